@@ -1,0 +1,223 @@
+"""The global stream of draws: an engine, weights that wait for their place, and ids drawn but not yet consumed.
+
+A stream knows positions over all ranks and nothing of ranks, loaders or loader epochs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from adaptive_sampling.errors import StateMismatchError
+from adaptive_sampling.sampling._checks import as_array, checked_ids, checked_weights
+from adaptive_sampling.sampling._schedule import WeightSchedule
+from adaptive_sampling.sampling.tickets import Multinomial, Tickets
+
+Draws = Literal["systematic", "multinomial"]
+_ENGINES: dict[str, type[Tickets] | type[Multinomial]] = {"systematic": Tickets, "multinomial": Multinomial}
+_STATE_VERSION = 1
+
+
+class DrawStream:
+    """One order of window ids for all ranks, drawn in blocks as far as somebody looks ahead.
+
+    Args:
+        num_windows: N.
+        num_draws: draws per epoch of the engine.
+        draws: "systematic" or "multinomial".
+        block_size: draws made together; all of them see one version of the weights.
+
+    Raises:
+        ValueError: on an unknown kind of draws.
+    """
+
+    def __init__(self, num_windows: int, num_draws: int, draws: Draws, block_size: int) -> None:
+        if draws not in _ENGINES:
+            raise ValueError(f"`draws` must be one of {sorted(_ENGINES)}, got {draws!r}.")
+        self.num_windows = num_windows
+        self.num_draws = num_draws
+        self.draws = draws
+        self.block_size = block_size
+        self.seed: int | None = None
+        self.position = 0  # behind the last consumed draw
+        self.buffer = np.empty(0, np.int64)  # drawn, not consumed: positions [position, end)
+        self._weights_before_start = np.ones(num_windows, np.float32)
+        self._engine: Tickets | Multinomial | None = None
+        self._schedule = WeightSchedule()
+        self._last_block_start = -1
+        self._seen: NDArray[np.uint8] | None = None
+
+    # --- weights ----------------------------------------------------------------------------------------------------
+
+    @property
+    def weights(self) -> NDArray[np.float32]:
+        """The latest weights, seen by draws or not yet: read-only float32 `[N]`."""
+        base = self._weights_before_start if self._engine is None else self._engine.weights
+        view = self._schedule.latest(base).view()
+        view.flags.writeable = False
+        return view
+
+    def set_weights(self, weights: Any) -> None:
+        """Replace all weights now; pending changes are forgotten. Raises as `checked_weights`."""
+        values = self._checked_all(weights)
+        self._schedule.clear()
+        self._apply(None, values)
+
+    def update_weights(self, ids: Any, values: Any) -> None:
+        """Change some weights now, after all pending changes. Raises as `checked_weights` and `checked_ids`."""
+        checked = self._checked_some(ids, values)
+        self._schedule.apply_all(self._apply)
+        self._apply(*checked)
+
+    def schedule_weights(self, position: int, ids: Any, values: Any, cure: str) -> None:
+        """Let weights count from the first block that starts at or behind `position`.
+
+        Raises:
+            RuntimeError: if such a block has been drawn already; `cure` is appended.
+        """
+        if position <= self._last_block_start:
+            raise RuntimeError(
+                f"weights for stream position {position} come too late: a block was drawn at {self._last_block_start}. "
+                + cure
+            )
+        if ids is None:
+            self._schedule.add(position, None, self._checked_all(values))
+        else:
+            self._schedule.add(position, *self._checked_some(ids, values))
+
+    def _checked_all(self, weights: Any) -> NDArray[np.float32]:
+        values = checked_weights("weights", weights, self.num_windows)
+        if not values.any():
+            raise ValueError("`weights` must not all be zero. Give at least one window a positive weight.")
+        return values
+
+    def _checked_some(self, ids: Any, values: Any) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        id_array = checked_ids("ids", ids, self.num_windows)
+        value_array = checked_weights("values", values, len(id_array), id_array)
+        ordered = np.sort(id_array)
+        repeated = ordered[:-1][np.diff(ordered) == 0]
+        if len(repeated):
+            raise ValueError(f"`ids` must not repeat, got {repeated[0]} more than once. Give one value per window.")
+        if not value_array.any():
+            weights = self.weights
+            if np.count_nonzero(weights) == np.count_nonzero(weights[id_array]):
+                raise ValueError("`values` would make all weights zero. Leave at least one window positive.")
+        return id_array, value_array
+
+    def _apply(self, ids: NDArray[np.int64] | None, values: NDArray[np.float32]) -> None:
+        if self._engine is None:
+            # Before the first block weights are only replaced: nothing is issued, so nothing is issued twice.
+            self._weights_before_start[slice(None) if ids is None else ids] = values
+        elif ids is None:
+            self._engine.set_weights(values)
+        else:
+            self._engine.update_weights(ids, values)
+
+    # --- draws ------------------------------------------------------------------------------------------------------
+
+    @property
+    def end(self) -> int:
+        """Position behind the last draw."""
+        return self.position + len(self.buffer)
+
+    def _started(self) -> Tickets | Multinomial:
+        if self._engine is None:
+            assert self.seed is not None
+            engine = _ENGINES[self.draws]
+            self._engine = engine(self._weights_before_start, num_draws=self.num_draws, seed=self.seed)
+            self._weights_before_start = np.empty(0, np.float32)
+        return self._engine
+
+    def fill(self, end: int) -> None:
+        """Draw blocks until the buffer reaches position `end`."""
+        reached = self.end
+        if end <= reached:
+            return
+        parts = [self.buffer]
+        while reached < end:
+            self._schedule.apply_until(reached, self._apply)
+            self._last_block_start = reached
+            parts.append(self._started().next_block(self.block_size))
+            reached += len(parts[-1])
+        self.buffer = np.concatenate(parts)
+
+    def advance(self, position: int) -> None:
+        """Consume up to `position`, which must have been drawn."""
+        count = position - self.position
+        ids, self.buffer = self.buffer[:count], self.buffer[count:]
+        if self._seen is not None:
+            np.bitwise_or.at(self._seen, ids >> 3, np.uint8(1) << (ids & 7).astype(np.uint8))
+        self.position = position
+
+    def jump(self, epoch: int) -> None:
+        """Drop what is drawn; go on at the start of the engine's epoch `epoch`, or of its next one if that is later."""
+        self._schedule.apply_all(self._apply)
+        engine = self._started()
+        engine.start_epoch(max(epoch, engine.epoch + 1))
+        self.position = max(epoch * self.num_draws, self.end)
+        self.buffer = self.buffer[:0]
+
+    def track_seen(self) -> None:
+        """From now on keep one bit per window: was it ever consumed?"""
+        if self._seen is None:
+            self._seen = np.zeros(-(-self.num_windows // 8), np.uint8)
+
+    @property
+    def share_seen(self) -> float:
+        """Share of the windows consumed at least once since `track_seen`; NaN without it."""
+        if self._seen is None:
+            return float("nan")
+        return float(np.bitwise_count(self._seen).sum(dtype=np.int64)) / self.num_windows
+
+    # --- state ------------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Settings, weights, what every window is owed, place in the stream, ids drawn but not consumed."""
+        engine = self._started().state_dict()
+        return {
+            "version": _STATE_VERSION,
+            "num_windows": self.num_windows,
+            "num_draws": self.num_draws,
+            "draws": self.draws,
+            "block_size": self.block_size,
+            "seed": self.seed,
+            "position": self.position,
+            "last_block_start": self._last_block_start,
+            "buffer": torch.from_numpy(self.buffer.copy()),
+            "seen": None if self._seen is None else torch.from_numpy(self._seen.copy()),
+            "scheduled": self._schedule.state_list(),
+            "engine": {k: torch.from_numpy(v) if isinstance(v, np.ndarray) else v for k, v in engine.items()},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Counterpart of `state_dict`; block size and seed are taken from the state.
+
+        Raises:
+            StateMismatchError: if version, number of windows or of draws, or kind of draws differ.
+            ValueError: if the saved weights are damaged.
+        """
+        expected = {
+            "version": _STATE_VERSION,
+            "num_windows": self.num_windows,
+            "num_draws": self.num_draws,
+            "draws": self.draws,
+        }
+        for name, own in expected.items():
+            if state.get(name) != own:
+                raise StateMismatchError(
+                    f"the saved sampler state has {name} {state.get(name)!r}, this sampler has {own!r}. "
+                    "Build the sampler with the settings of the saved run, or start without its state."
+                )
+        saved = {k: v.numpy() if isinstance(v, torch.Tensor) else v for k, v in state["engine"].items()}
+        weights = checked_weights("weights", saved["weights"], self.num_windows)
+        self.block_size, self.seed = int(state["block_size"]), int(state["seed"])
+        self._engine = _ENGINES[self.draws](weights, num_draws=self.num_draws, seed=self.seed)
+        self._engine.load_state_dict(saved)
+        self._weights_before_start = np.empty(0, np.float32)
+        self._schedule.load_state_list(state["scheduled"])
+        self.position, self._last_block_start = int(state["position"]), int(state["last_block_start"])
+        self.buffer = as_array("buffer", state["buffer"]).copy()
+        self._seen = None if state["seen"] is None else as_array("seen", state["seen"]).copy()

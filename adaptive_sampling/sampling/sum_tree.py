@@ -1,0 +1,99 @@
+"""A 64-ary tree of sums over a long array: find the element under a point, change elements, in O(log N).
+
+The leaves are the caller's own array; each level above holds the sums of 64 entries of the level below. A changed sum
+is always added up afresh from its 64 parts, so float sums do not drift and integer sums are exact.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+FANOUT = 64
+_CHUNK = FANOUT * 8192
+
+
+def padded_size(num_elements: int) -> int:
+    """Length that the leaves of a tree over `num_elements` need: the next multiple of 64, at least 64."""
+    return max(-(-num_elements // FANOUT), 1) * FANOUT
+
+
+class SumTree:
+    """Sums over `leaves` by powers of 64.
+
+    Args:
+        leaves: array of shape `[padded_size(N)]`, non-negative, zero behind N. It is kept, not copied.
+        dtype: dtype of the sums: `int64` for counts, `float64` for weights.
+
+    Cost:
+        Memory N/63 sums of 8 bytes beside the leaves. `find` and `refresh` take O(k · log₆₄ N) for k elements,
+        `rebuild` O(N).
+    """
+
+    def __init__(self, leaves: NDArray[Any], dtype: type[np.int64] | type[np.float64]) -> None:
+        if leaves.ndim != 1 or len(leaves) % FANOUT or not len(leaves):
+            raise ValueError(
+                f"`leaves` must be one-dimensional with a length that is a multiple of {FANOUT}, got shape "
+                f"{leaves.shape!r}. Use padded_size()."
+            )
+        self.leaves = leaves
+        self._levels: list[NDArray[Any]] = []
+        size = len(leaves) // FANOUT
+        while True:
+            size = padded_size(size)
+            self._levels.append(np.zeros(size, dtype))
+            if size == FANOUT:
+                break
+            size //= FANOUT
+        self.rebuild()
+
+    @property
+    def total(self) -> Any:
+        """Sum of all leaves, as a NumPy scalar of the tree's dtype."""
+        return self._levels[-1].sum()
+
+    def rebuild(self) -> None:
+        """Add up every sum afresh, after the leaves were changed as a whole. O(N)."""
+        first = self._levels[0]
+        for start in range(0, len(self.leaves), _CHUNK):
+            rows = self.leaves[start : start + _CHUNK].reshape(-1, FANOUT)
+            first[start // FANOUT : start // FANOUT + len(rows)] = rows.sum(1, dtype=first.dtype)
+        for below, above in zip(self._levels, self._levels[1:], strict=False):
+            above[: len(below) // FANOUT] = below.reshape(-1, FANOUT).sum(1)
+
+    def refresh(self, ids: NDArray[np.int64]) -> None:
+        """Add up the sums above the leaves `ids`, after these were changed. Repeated ids are fine."""
+        below: NDArray[Any] = self.leaves
+        parents = ids
+        for level in self._levels:
+            parents = np.unique(parents // FANOUT)
+            level[parents] = below.reshape(-1, FANOUT)[parents].sum(1, dtype=level.dtype)
+            below = level
+
+    def find(self, points: NDArray[Any]) -> NDArray[np.int64]:
+        """Ids of the elements under `points`.
+
+        Args:
+            points: shape `[k]`, each in [0, total), in the tree's dtype.
+
+        Returns:
+            int64 `[k]`: i such that sum(leaves[:i]) ≤ point < sum(leaves[:i+1]). An element of zero is never returned
+            while any leaf is positive, whatever the rounding of float sums.
+        """
+        rest = np.array(points, dtype=self._levels[0].dtype)
+        rows = np.arange(len(rest))
+        node = np.zeros(len(rest), np.int64)
+        for level in [*self._levels[::-1], self.leaves]:
+            children = level.reshape(-1, FANOUT)[node]
+            reach = children.cumsum(1, dtype=rest.dtype)
+            child = (reach <= rest[:, None]).sum(1)
+            if rest.dtype.kind == "f":
+                # Sums of floats need not add up to their parent: a point past the end belongs to the last child that
+                # holds anything.
+                last = FANOUT - 1 - (children[:, ::-1] > 0).argmax(1)
+                child = np.minimum(child, last)
+            rest -= np.where(child > 0, reach[rows, child - 1], 0)
+            node = node * FANOUT + child
+        return node
