@@ -255,7 +255,7 @@ class AdaptiveSampler(DistributedSampler[Any]):
             self._next_epoch()
         end = self._stream.position + count
         self._fill(end)
-        ids = self._stream.buffer[:count].copy()
+        ids = self._stream.ahead(self._stream.position)[:count].copy()
         self._stream.advance(end)
         while self._stream.position > self._epoch_end():
             self._next_epoch()
@@ -292,8 +292,9 @@ class AdaptiveSampler(DistributedSampler[Any]):
         world = self._bound_world()
         end = min(self._stream.position + num_local * world, self._epoch_end())
         if end > self._stream.end:
+            drawn = (self._stream.end - self._stream.position) // world
             raise RuntimeError(
-                f"{num_local} windows were trained on, but only {len(self._stream.buffer) // world} were drawn. "
+                f"{num_local} windows were trained on, but only {drawn} were drawn. "
                 "Use this sampler for one loader, and one callback for this sampler."
             )
         self._stream.advance(end)
@@ -367,10 +368,15 @@ class _Draws(Iterator[int]):
     def __init__(self, sampler: AdaptiveSampler) -> None:
         self._sampler = sampler
         self._generation: int | None = None
-        self._next = 0
+        self._next = 0  # stream position of the next draw of all ranks
+        self._ready: Iterator[int] = iter(())  # this rank's share of what is drawn from there on
 
     def __next__(self) -> int:
         sampler = self._sampler
+        if self._generation == sampler._newest:
+            value = next(self._ready, None)
+            if value is not None:
+                return self._hand_out(value)
         world = sampler._bound_world()
         if self._generation is None:
             sampler._newest += 1
@@ -381,10 +387,15 @@ class _Draws(Iterator[int]):
         if self._generation != sampler._newest or self._next + world > sampler._epoch_end():
             raise StopIteration
         sampler._fill(self._next + world)
-        value = int(sampler._stream.buffer[self._next - sampler._stream.position + sampler.rank])
-        self._next += world
-        if not sampler._managed:
-            sampler._stream.advance(self._next)
+        rest = min(sampler._stream.end, sampler._epoch_end()) - self._next
+        own = sampler._stream.ahead(self._next + sampler.rank, world)[: rest // world]
+        self._ready = iter(own.tolist())
+        return self._hand_out(next(self._ready))
+
+    def _hand_out(self, value: int) -> int:
+        self._next += self._sampler._world or 1
+        if not self._sampler._managed:
+            self._sampler._stream.advance(self._next)
         return value
 
 

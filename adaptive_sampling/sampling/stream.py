@@ -43,7 +43,8 @@ class DrawStream:
         self.block_size = block_size
         self.seed: int | None = None
         self.position = 0  # behind the last consumed draw
-        self.buffer = np.empty(0, np.int64)  # drawn, not consumed: positions [position, end)
+        self._drawn = np.empty(0, np.int64)  # positions [_drawn_from, end), of which the first may be consumed
+        self._drawn_from = 0
         self._weights_before_start = np.ones(num_windows, np.float32)
         self._engine: Tickets | Multinomial | None = None
         self._schedule = WeightSchedule()
@@ -121,7 +122,11 @@ class DrawStream:
     @property
     def end(self) -> int:
         """Position behind the last draw."""
-        return self.position + len(self.buffer)
+        return self._drawn_from + len(self._drawn)
+
+    def ahead(self, start: int, step: int = 1) -> NDArray[np.int64]:
+        """Ids drawn for positions start, start + step, …; `start` must not lie before `position`."""
+        return self._drawn[start - self._drawn_from :: step]
 
     def _started(self) -> Tickets | Multinomial:
         if self._engine is None:
@@ -136,19 +141,18 @@ class DrawStream:
         reached = self.end
         if end <= reached:
             return
-        parts = [self.buffer]
+        parts = [self.ahead(self.position)]
         while reached < end:
             self._schedule.apply_until(reached, self._apply)
             self._last_block_start = reached
             parts.append(self._started().next_block(self.block_size))
             reached += len(parts[-1])
-        self.buffer = np.concatenate(parts)
+        self._drawn, self._drawn_from = np.concatenate(parts), self.position
 
     def advance(self, position: int) -> None:
         """Consume up to `position`, which must have been drawn."""
-        count = position - self.position
-        ids, self.buffer = self.buffer[:count], self.buffer[count:]
         if self._seen is not None:
+            ids = self.ahead(self.position)[: position - self.position]
             np.bitwise_or.at(self._seen, ids >> 3, np.uint8(1) << (ids & 7).astype(np.uint8))
         self.position = position
 
@@ -157,8 +161,8 @@ class DrawStream:
         self._schedule.apply_all(self._apply)
         engine = self._started()
         engine.start_epoch(max(epoch, engine.epoch + 1))
-        self.position = max(epoch * self.num_draws, self.end)
-        self.buffer = self.buffer[:0]
+        self.position = self._drawn_from = max(epoch * self.num_draws, self.end)
+        self._drawn = self._drawn[:0]
 
     def track_seen(self) -> None:
         """From now on keep one bit per window: was it ever consumed?"""
@@ -186,7 +190,7 @@ class DrawStream:
             "seed": self.seed,
             "position": self.position,
             "last_block_start": self._last_block_start,
-            "buffer": torch.from_numpy(self.buffer.copy()),
+            "buffer": torch.from_numpy(self.ahead(self.position).copy()),
             "seen": None if self._seen is None else torch.from_numpy(self._seen.copy()),
             "scheduled": self._schedule.state_list(),
             "engine": {k: torch.from_numpy(v) if isinstance(v, np.ndarray) else v for k, v in engine.items()},
@@ -219,5 +223,5 @@ class DrawStream:
         self._weights_before_start = np.empty(0, np.float32)
         self._schedule.load_state_list(state["scheduled"])
         self.position, self._last_block_start = int(state["position"]), int(state["last_block_start"])
-        self.buffer = as_array("buffer", state["buffer"]).copy()
+        self._drawn, self._drawn_from = as_array("buffer", state["buffer"]).copy(), self.position
         self._seen = None if state["seen"] is None else as_array("seen", state["seen"]).copy()

@@ -64,11 +64,11 @@ class SumTree:
             above[: len(below) // FANOUT] = below.reshape(-1, FANOUT).sum(1)
 
     def refresh(self, ids: NDArray[np.int64]) -> None:
-        """Add up the sums above the leaves `ids`, after these were changed. Repeated ids are fine."""
+        """Add up the sums above the leaves `ids`, after these were changed. Sorted ids are faster; repeats are fine."""
         below: NDArray[Any] = self.leaves
         parents = ids
         for level in self._levels:
-            parents = np.unique(parents // FANOUT)
+            parents = _distinct(parents // FANOUT)
             level[parents] = below.reshape(-1, FANOUT)[parents].sum(1, dtype=level.dtype)
             below = level
 
@@ -76,24 +76,46 @@ class SumTree:
         """Ids of the elements under `points`.
 
         Args:
-            points: shape `[k]`, each in [0, total), in the tree's dtype.
+            points: shape `[k]`, each in [0, total), in the tree's dtype. Sorted points are faster.
 
         Returns:
             int64 `[k]`: i such that sum(leaves[:i]) ≤ point < sum(leaves[:i+1]). An element of zero is never returned
             while any leaf is positive, whatever the rounding of float sums.
         """
         rest = np.array(points, dtype=self._levels[0].dtype)
-        rows = np.arange(len(rest))
-        node = np.zeros(len(rest), np.int64)
-        for level in [*self._levels[::-1], self.leaves]:
-            children = level.reshape(-1, FANOUT)[node]
-            reach = children.cumsum(1, dtype=rest.dtype)
-            child = (reach <= rest[:, None]).sum(1)
-            if rest.dtype.kind == "f":
-                # Sums of floats need not add up to their parent: a point past the end belongs to the last child that
-                # holds anything.
-                last = FANOUT - 1 - (children[:, ::-1] > 0).argmax(1)
-                child = np.minimum(child, last)
-            rest -= np.where(child > 0, reach[rows, child - 1], 0)
-            node = node * FANOUT + child
+        # Far down the tree, levels are long and points are few; near the top one search over the whole level is
+        # cheaper than a step per level.
+        first = next(i for i, level in enumerate(self._levels) if len(level) <= max(FANOUT, 8 * len(rest)))
+        node = _search(self._levels[first], rest)
+        for level in [*self._levels[:first][::-1], self.leaves]:
+            node = self._descend(level, node, rest)
         return node
+
+    def _descend(self, level: NDArray[Any], node: NDArray[np.int64], rest: NDArray[Any]) -> NDArray[np.int64]:
+        """From nodes to their children in `level`; what lies before the child is taken off `rest`."""
+        children = level.reshape(-1, FANOUT).take(node, 0)
+        reach = children.cumsum(1, dtype=children.dtype if rest.dtype.kind == "i" else rest.dtype)
+        child = (reach <= rest[:, None]).argmin(1)
+        if rest.dtype.kind == "f":
+            # Sums of floats need not add up to their parent: a point past the end belongs to the last child that
+            # holds anything.
+            past = np.flatnonzero(reach[:, -1] <= rest)
+            child[past] = FANOUT - 1 - (children[past, ::-1] > 0).argmax(1)
+        rest -= np.where(child > 0, reach[np.arange(len(rest)), child - 1], 0)
+        return node * FANOUT + child
+
+
+def _search(level: NDArray[Any], rest: NDArray[Any]) -> NDArray[np.int64]:
+    reach = level.cumsum()
+    node = np.searchsorted(reach, rest, side="right")
+    if rest.dtype.kind == "f":
+        node = np.minimum(node, np.flatnonzero(level)[-1])
+    rest -= np.where(node > 0, reach[node - 1], 0)
+    return node
+
+
+def _distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    steps = np.diff(values)
+    if (steps < 0).any():
+        return np.unique(values)
+    return values[np.flatnonzero(np.concatenate([[True], steps > 0]))] if len(values) else values

@@ -171,9 +171,14 @@ class Tickets(_Engine):
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _take(self, size: int, left: int, generator: np.random.Generator) -> NDArray[np.int64]:
-        ids = self._tickets.find(_distinct_integers(generator, left, size))
-        np.subtract.at(self._tickets.leaves, ids, 1)
-        self._tickets.refresh(ids)
+        points, place = _distinct_integers(generator, left, size)
+        found = self._tickets.find(points)
+        first = np.flatnonzero(np.concatenate([[True], found[1:] != found[:-1]]))
+        times = np.diff(first, append=size)
+        self._tickets.leaves[found[first]] -= times.astype(np.int32)
+        self._tickets.refresh(found[first])
+        ids = np.empty_like(found)
+        ids[place] = found
         self._elapsed += size / self.total_weight
         self.drawn += size
         return ids
@@ -300,13 +305,18 @@ def _fraction_bin(fractions: NDArray[np.float32]) -> NDArray[np.int64]:
     return np.minimum((fractions * _FRACTION_BINS).astype(np.int64), _FRACTION_BINS - 1)
 
 
-def _distinct_integers(generator: np.random.Generator, total: int, size: int) -> NDArray[np.int64]:
-    """`size` different integers below `total`, every ordered choice equally likely."""
+def _distinct_integers(
+    generator: np.random.Generator, total: int, size: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """`size` different integers below `total`, sorted, and the place of each in an order drawn uniformly."""
     if size * 4 > total:
-        return generator.permutation(total)[:size]
+        points = generator.permutation(total)[:size]
+        order = np.argsort(points)
+        return points[order], order
     points = generator.integers(0, total, size)
     while True:
-        _, first = np.unique(points, return_index=True)
+        values, first = np.unique(points, return_index=True)
         if len(first) == size:
-            return points[np.sort(first)]
+            # Points that came twice are gone; what is left keeps the order in which it came.
+            return values, np.argsort(np.argsort(first)) if len(points) > size else first
         points = np.concatenate([points[np.sort(first)], generator.integers(0, total, size - len(first))])

@@ -1,0 +1,162 @@
+"""Arms of a comparison: the same training, each with its own way to choose the next window."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Literal
+
+from torch.utils.data import DataLoader
+
+from adaptive_sampling.weights import WeightPolicy
+
+PolicySource = WeightPolicy | Callable[[], WeightPolicy]
+Kind = Literal["uniform", "adaptive", "placebo"]
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way to choose windows.
+
+    | arm | draws |
+    |---|---|
+    | `Arm("uniform")` | a shuffle per epoch, by torch's `RandomSampler` |
+    | `Arm("adaptive", policy=…)` | by the weights of the policy |
+    | `Arm("placebo", placebo_of="adaptive")` | by weights of the same distribution on the wrong windows |
+
+    The placebo runs the policy of the other arm on its own losses; one fixed permutation per seed then deals the
+    weights out to windows they do not belong to. What adaptive gains over placebo comes from *which* windows are drawn,
+    not from uneven draws as such.
+
+    Attributes:
+        name: shown in tables, and part of the folder name of each run.
+        policy: a `WeightPolicy`, copied for each run, or a function without arguments that makes one.
+        placebo_of: name of the arm whose policy runs on permuted windows.
+        draws: "systematic" or "multinomial", see `AdaptiveSampler`.
+        update_every: optimizer steps between two updates of the weights.
+
+    Raises:
+        ValueError: on a name that is no folder name, on both `policy` and `placebo_of`, on settings without an effect.
+    """
+
+    name: str
+    policy: PolicySource | None = None
+    _: KW_ONLY
+    placebo_of: str | None = None
+    draws: Literal["systematic", "multinomial"] = "systematic"
+    update_every: int = 50
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip() or set(self.name) & set('/\\:*?"<>|\0'):
+            raise ValueError(f"`name` must be text that can be a folder name, got {self.name!r}. Name the arm.")
+        if self.policy is not None and not callable(self.policy) and not isinstance(self.policy, WeightPolicy):
+            raise ValueError(
+                f"`policy` must be a WeightPolicy or a function that makes one, got {self.policy!r}. "
+                "Leave it out for uniform draws."
+            )
+        if self.policy is not None and self.placebo_of is not None:
+            raise ValueError(
+                f"`placebo_of` must stand alone, got {self.placebo_of!r} beside a policy in arm {self.name!r}. "
+                "A placebo runs the policy of the arm it names: leave out `policy`."
+            )
+        if self.draws not in ("systematic", "multinomial"):
+            raise ValueError(f"`draws` must be 'systematic' or 'multinomial', got {self.draws!r}.")
+        if self.kind == "uniform" and self.draws != "systematic":
+            raise ValueError(
+                f"`draws` must be 'systematic' without a policy, got {self.draws!r} in arm {self.name!r}. "
+                "A uniform arm is a shuffle; give it a policy or leave out `draws`."
+            )
+        if isinstance(self.update_every, bool) or not isinstance(self.update_every, int) or self.update_every < 1:
+            raise ValueError(f"`update_every` must be a positive number of steps, got {self.update_every!r}.")
+
+    @property
+    def kind(self) -> Kind:
+        """What chooses the windows: "uniform", "adaptive" or "placebo"."""
+        if self.placebo_of is not None:
+            return "placebo"
+        return "uniform" if self.policy is None else "adaptive"
+
+
+def check_arms(arms: Sequence[Arm]) -> None:
+    """Refuse arms that cannot be compared.
+
+    Raises:
+        ValueError: no arm, two of one name, no uniform arm to compare with, or a placebo of an arm that is not there.
+    """
+    if not arms:
+        raise ValueError(
+            "`arms` must hold at least one arm, got none. Write [Arm('uniform'), Arm('adaptive', policy=…)]."
+        )
+    names = [arm.name for arm in arms]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"`arms` must have different names, got {name!r} twice. Rename one of them.")
+    if all(arm.kind != "uniform" for arm in arms):
+        raise ValueError(f"`arms` must hold a uniform arm to compare with, got {names!r}. Add Arm('uniform').")
+    adaptive = [arm.name for arm in arms if arm.kind == "adaptive"]
+    for arm in arms:
+        if arm.placebo_of is not None and arm.placebo_of not in adaptive:
+            raise ValueError(
+                f"`placebo_of` must name an arm with a policy, got {arm.placebo_of!r} in arm {arm.name!r}. "
+                f"Arms with a policy here: {adaptive!r}."
+            )
+
+
+def policy_source(arm: Arm, arms: Sequence[Arm]) -> PolicySource | None:
+    """The policy that `arm` runs: its own, or that of the arm it is the placebo of."""
+    if arm.placebo_of is None:
+        return arm.policy
+    return next(other.policy for other in arms if other.name == arm.placebo_of)
+
+
+def fresh_policy(source: PolicySource) -> WeightPolicy:
+    """A policy that no other run has touched.
+
+    Raises:
+        TypeError: if a function made something else.
+    """
+    if isinstance(source, WeightPolicy):
+        return copy.deepcopy(source)
+    made = source()
+    if not isinstance(made, WeightPolicy):
+        raise TypeError(
+            f"`policy` must make a WeightPolicy, got {type(made).__name__}. Return WeightPolicy(…) from it."
+        )
+    return made
+
+
+class TrainingData:
+    """What a run trains on and what its held-out loss is taken from.
+
+    Args:
+        dataset: map-style dataset of windows; its batches must carry `window_id`.
+        validation: loader per source of held-out windows; the loss of each is reported, and their mean per target.
+        batch_size: windows per step.
+        dataloader_settings: further arguments of the train `DataLoader`. `drop_last` is True unless given, so that
+            all steps of all arms see batches of one size.
+
+    Raises:
+        ValueError: on settings that the arms decide, on no validation, on a batch larger than the dataset.
+    """
+
+    def __init__(
+        self, dataset: Any, validation: Mapping[str, DataLoader[Any]], batch_size: int, **dataloader_settings: Any
+    ) -> None:
+        if not validation:
+            raise ValueError("`validation` must hold at least one loader, got none. Write {'held-out': DataLoader(…)}.")
+        owned = sorted({"sampler", "shuffle", "batch_sampler", "dataset"} & set(dataloader_settings))
+        if owned:
+            raise ValueError(f"`dataloader_settings` must leave {owned[0]} to the arms, got {owned!r}. Take them out.")
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or not 1 <= batch_size <= len(dataset):
+            raise ValueError(
+                f"`batch_size` must be between 1 and the number of windows, {len(dataset)}, got {batch_size!r}."
+            )
+        self.dataset = dataset
+        self.validation = dict(validation)
+        self.batch_size = batch_size
+        self.dataloader_settings = {"drop_last": True, **dataloader_settings}
+
+    def loader(self, sampler: Any) -> DataLoader[Any]:
+        """The train loader of one run."""
+        return DataLoader(self.dataset, batch_size=self.batch_size, sampler=sampler, **self.dataloader_settings)

@@ -1,0 +1,28 @@
+"""Optional packages, imported where they are used, with an error that names the extra to install."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+
+class MissingExtraError(ImportError):
+    """An optional package is not installed; the message says what to install."""
+
+
+def require(module: str, purpose: str) -> Any:
+    """Import `module`, one of those that the extra `corpus` brings.
+
+    Raises:
+        MissingExtraError: if its package is not installed.
+    """
+    package = module.partition(".")[0]
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is not None and error.name.partition(".")[0] != package:
+            raise
+        raise MissingExtraError(
+            f"`{package}` must be installed {purpose}, got no such module. "
+            "Install it with: pip install 'lightning-adaptive-sampling[corpus]'"
+        ) from None

@@ -1,0 +1,170 @@
+"""The settings of a policy: checked once, compared when a state is loaded."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_sampling._random import stable_hash
+from adaptive_sampling.weights._checks import checked_count, checked_factors, checked_groups, checked_number
+from adaptive_sampling.weights.scarcity import ScarcityMeasure
+from adaptive_sampling.weights.signals import resolve_signal
+
+# The largest power that keeps (value/reference)^power of float32 losses finite in float64.
+_MAX_POWER = 4.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The numbers of a `WeightPolicy`; see there.
+
+    Raises:
+        ValueError: on a value out of its range, with the range.
+    """
+
+    signal: str
+    decay: float
+    power: float
+    clip: tuple[float, float]
+    shrinkage: float
+    blend: float
+    floor: float
+    cap: float
+    warmup: float
+    cooldown: float
+    normalize_every: int
+    importance: float
+    scarcity_measure: ScarcityMeasure
+
+    def __post_init__(self) -> None:
+        resolve_signal(self.signal)
+        put = object.__setattr__
+        decay = checked_number("decay", self.decay, 0.0, 1.0, what="in [0, 1)")
+        if decay == 1.0:
+            raise ValueError(f"`decay` must be in [0, 1), got {self.decay!r}. With 1 a score would never follow.")
+        put(self, "decay", decay)
+        put(self, "power", checked_number("power", self.power, 0.0, _MAX_POWER, what=f"in [0, {_MAX_POWER:g}]"))
+        put(self, "clip", _checked_clip(self.clip))
+        put(self, "shrinkage", _finite("shrinkage", self.shrinkage))
+        put(self, "blend", checked_number("blend", self.blend, 0.0, 1.0, what="in [0, 1]"))
+        put(self, "floor", checked_number("floor", self.floor, 0.0, 1.0, what="in [0, 1], a share of the mean weight"))
+        what = "at least 1, a multiple of the mean weight"
+        put(self, "cap", checked_number("cap", self.cap, 1.0, math.inf, what=what))
+        if self.floor >= self.cap:
+            raise ValueError(f"`floor` must be below `cap`, got {self.floor!r} and {self.cap!r}. Raise `cap`.")
+        for name in ("warmup", "cooldown"):
+            put(self, name, _checked_ramp(name, getattr(self, name)))
+        fractions = [x for x in (self.warmup, self.cooldown) if isinstance(x, float)]
+        if sum(fractions) > 1.0:
+            raise ValueError(
+                f"`warmup` and `cooldown` must be at most 1 together, got {self.warmup!r} and {self.cooldown!r}."
+            )
+        put(self, "normalize_every", checked_count("normalize_every", self.normalize_every, 1))
+        put(self, "importance", _finite("importance", self.importance))
+        if self.scarcity_measure not in get_args(ScarcityMeasure):
+            raise ValueError(
+                f"`scarcity_measure` must be one of {get_args(ScarcityMeasure)}, got {self.scarcity_measure!r}."
+            )
+
+    @property
+    def needs_length(self) -> bool:
+        """Is a ramp given as a fraction of the training?"""
+        return any(isinstance(x, float) and x > 0 for x in (self.warmup, self.cooldown))
+
+    def ramp_steps(self, total_steps: int | None) -> tuple[int, int]:
+        """Warm-up and cool-down in optimizer steps."""
+        steps = [
+            round(x * (total_steps or 0)) if isinstance(x, float) else int(x) for x in (self.warmup, self.cooldown)
+        ]
+        return steps[0], steps[1]
+
+    def as_primitives(self) -> dict[str, Any]:
+        """Values as numbers, strings and lists of these, in the order of the fields."""
+        return {**asdict(self), "clip": list(self.clip)}
+
+
+class WindowArrays:
+    """What is known of each window beforehand: group, scarcity, prior; each array may be missing.
+
+    Attributes:
+        group: int64 `[N]`, group numbers from 0, or None for one group of all.
+        num_groups: how many there are.
+        scarcity: float64 `[N]`, mean 1 over the windows not excluded, or None for 1 everywhere.
+        prior: float64 `[N]`, likewise; 0 excludes a window.
+        included: bool `[N]`, prior above 0; None: all are.
+        length: N, None if no array is there to tell it.
+
+    Raises:
+        ValueError: on values that are no factors, or arrays of different lengths.
+    """
+
+    def __init__(self, groups: Any, scarcity: Any, priors: Any) -> None:
+        self.group: NDArray[np.int64] | None = None
+        self.num_groups = 1
+        self.scarcity = None if scarcity is None else checked_factors("scarcity", scarcity)
+        self.prior = None if priors is None else checked_factors("priors", priors)
+        if groups is not None:
+            names, numbers = np.unique(checked_groups("groups", groups), return_inverse=True)
+            self.group, self.num_groups = numbers.astype(np.int64), len(names)
+        given = {"groups": self.group, "scarcity": self.scarcity, "priors": self.prior}
+        lengths = {name: len(array) for name, array in given.items() if array is not None}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(
+                f"`groups`, `scarcity` and `priors` must have one entry per window, got lengths {lengths}. "
+                "Make them of the same dataset."
+            )
+        self.length = next(iter(lengths.values()), None)
+        self.digests = {
+            name: None if array is None else f"{stable_hash(array.tobytes()):032x}" for name, array in given.items()
+        }
+        self.included: NDArray[np.bool_] | None = None
+        if self.prior is not None and not self.prior.all():
+            self.included = self.prior > 0
+        for factor in (self.scarcity, self.prior):
+            if factor is not None:
+                mean = float(factor.mean() if self.included is None else factor[self.included].mean())
+                # Scarcity may be 0 for all that is not excluded; the floor then makes it even.
+                factor /= mean if mean > 0 else 1.0
+
+    def of(self, ids: NDArray[np.int64] | slice) -> tuple[Any, Any, Any]:
+        """Group, scarcity and prior of some windows; numbers in place of missing arrays."""
+        return (
+            0 if self.group is None else self.group[ids],
+            1.0 if self.scarcity is None else self.scarcity[ids],
+            1.0 if self.prior is None else self.prior[ids],
+        )
+
+
+def _finite(name: str, value: Any) -> float:
+    checked = checked_number(name, value, 0.0, math.inf, what="a finite number of at least 0")
+    if math.isinf(checked):
+        raise ValueError(f"`{name}` must be a finite number of at least 0, got {value!r}.")
+    return checked
+
+
+def _checked_clip(clip: Any) -> tuple[float, float]:
+    try:
+        low, high = clip
+    except (TypeError, ValueError):
+        raise ValueError(f"`clip` must be two quantiles (lower, upper) in [0, 1], got {clip!r}.") from None
+    what = "two quantiles (lower, upper) in [0, 1]"
+    pair = (checked_number("clip", low, 0.0, 1.0, what=what), checked_number("clip", high, 0.0, 1.0, what=what))
+    if pair[0] >= pair[1]:
+        raise ValueError(f"`clip` must be (lower, upper) with lower < upper, got {clip!r}. Use (0, 1) for no clipping.")
+    return pair
+
+
+def _checked_ramp(name: str, value: Any) -> float | int:
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 0:
+        return int(value)
+    if isinstance(value, (float, np.floating)) and 0.0 <= value <= 1.0:
+        return float(value)
+    raise ValueError(
+        f"`{name}` must be a fraction of training (float in [0, 1]) or a number of steps (int), got {value!r}."
+    )
+
+

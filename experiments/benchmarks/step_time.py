@@ -1,0 +1,82 @@
+"""Step time of a Lightning training with `AdaptiveSampling` over the same training without it."""
+
+from __future__ import annotations
+
+import statistics
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from torch.utils.data import DataLoader, Dataset, RandomSampler
+
+from adaptive_sampling import AdaptiveSampler
+from adaptive_sampling.callbacks import AdaptiveSampling
+from experiments.benchmarks._row import Row
+from experiments.gpt import SmallGPT
+
+NUM_WINDOWS = 10**6
+BATCH_SIZE = 16
+STEPS = 40
+ROUNDS = 3
+
+
+class _RandomTokens(Dataset[dict[str, torch.Tensor]]):
+    """A million windows without a file: window i repeats one of 64 random rows."""
+
+    def __init__(self, seq_len: int, vocab_size: int) -> None:
+        self._rows = torch.randint(0, vocab_size, (64, seq_len + 1), generator=torch.Generator().manual_seed(0))
+
+    def __len__(self) -> int:
+        return NUM_WINDOWS
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        row = self._rows[index % 64]
+        return {"input_ids": row[:-1], "labels": row[1:], "window_id": torch.tensor(index)}
+
+
+class _StepClock(pl.Callback):
+    def __init__(self) -> None:
+        self.ends: list[float] = []
+
+    def on_train_batch_start(self, *args: Any, **kwargs: Any) -> None:
+        self.ends.append(time.perf_counter())
+
+
+def _seconds_per_step(adaptive: bool) -> float:
+    model = SmallGPT(max_steps=STEPS)
+    dataset = _RandomTokens(model.seq_len, model.vocab_size)
+    clock = _StepClock()
+    callbacks: list[pl.Callback] = [clock]
+    sampler: Any = RandomSampler(dataset)
+    if adaptive:
+        sampler = AdaptiveSampler(dataset, seed=0)
+        callbacks.append(AdaptiveSampling(sampler, update_every=10))
+    trainer = pl.Trainer(
+        max_steps=STEPS,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=callbacks,
+    )
+    trainer.fit(model, DataLoader(dataset, batch_size=BATCH_SIZE, sampler=sampler))
+    # The first steps warm up; from then on everything counts, updates and full passes too.
+    return (clock.ends[-1] - clock.ends[5]) / (len(clock.ends) - 6)
+
+
+def rows() -> Iterator[Row]:
+    """Alternating runs in one process, median of the rounds."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pairs = [(_seconds_per_step(True), _seconds_per_step(False)) for _ in range(ROUNDS)]
+    ours, peer = (statistics.median(times) for times in zip(*pairs, strict=True))
+    yield Row(
+        f"step time with the callback over without, N = {NUM_WINDOWS:.0e}",
+        f"{ours * 1e3:.1f} ms",
+        f"{peer * 1e3:.1f} ms (RandomSampler)",
+        ours / peer,
+    )

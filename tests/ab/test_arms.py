@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from adaptive_sampling.ab import Arm, TrainingData
+from adaptive_sampling.ab.arms import check_arms, fresh_policy
+from adaptive_sampling.weights import WeightPolicy
+
+
+def test_arm_kind_follows_from_what_it_is_given() -> None:
+    assert Arm("u").kind == "uniform"
+    assert Arm("a", WeightPolicy()).kind == "adaptive"
+    assert Arm("p", placebo_of="a").kind == "placebo"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        ({"name": ""}, "''"),
+        ({"name": "a/b"}, "'a/b'"),
+        ({"name": "a", "policy": 3}, "got 3"),
+        ({"name": "a", "policy": WeightPolicy, "placebo_of": "b"}, "'b'"),
+        ({"name": "a", "draws": "multinomial"}, "without a policy"),
+        ({"name": "a", "policy": WeightPolicy, "draws": "even"}, "'even'"),
+        ({"name": "a", "update_every": 0}, "got 0"),
+    ],
+)
+def test_arm_refuses_bad_settings_and_shows_them(arguments: dict[str, Any], shown: str) -> None:
+    with pytest.raises(ValueError, match="must") as caught:
+        Arm(**arguments)
+    assert shown in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arms", "shown"),
+    [
+        ([], "got none"),
+        ([Arm("u"), Arm("u")], "'u' twice"),
+        ([Arm("a", WeightPolicy)], "Add Arm('uniform')"),
+        ([Arm("u"), Arm("p", placebo_of="gone")], "'gone'"),
+        ([Arm("u"), Arm("p", placebo_of="u")], "got 'u'"),
+    ],
+)
+def test_check_arms_refuses_what_cannot_be_compared(arms: list[Arm], shown: str) -> None:
+    with pytest.raises(ValueError, match="must") as caught:
+        check_arms(arms)
+    assert shown in str(caught.value)
+
+
+def test_fresh_policy_never_hands_out_the_given_object() -> None:
+    policy = WeightPolicy(decay=0.5)
+    copy = fresh_policy(policy)
+    assert copy is not policy
+    assert fresh_policy(lambda: policy) is policy
+    with pytest.raises(TypeError, match="got int"):
+        fresh_policy(lambda: 3)  # type: ignore[arg-type, return-value]
+
+
+def test_training_data_refuses_what_the_arms_decide() -> None:
+    dataset = TensorDataset(torch.arange(8))
+    loaders = {"held": DataLoader(dataset)}
+    with pytest.raises(ValueError, match="shuffle"):
+        TrainingData(dataset, loaders, 2, shuffle=True)
+    with pytest.raises(ValueError, match="at least one loader"):
+        TrainingData(dataset, {}, 2)
+    with pytest.raises(ValueError, match="got 9"):
+        TrainingData(dataset, loaders, 9)
+    assert TrainingData(dataset, loaders, 3).loader(None).drop_last

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import pytest
+
+from adaptive_sampling.ab.record import RunRecord
+from adaptive_sampling.ab.report import render
+from adaptive_sampling.ab.result import Result, format_table, summarise
+
+VOID = {"meta", "rect", "line", "circle", "polygon", "polyline"}
+
+
+class Page(HTMLParser):
+    """Checks that every tag is closed in order, and collects text and attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.texts: list[str] = []
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> without a start"
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def result(name: str = "adaptive") -> Result:
+    def run(arm: str, seed: int, shift: float) -> RunRecord:
+        losses = [5.0 - shift, 4.0 - shift, 3.5 - shift + 0.01 * seed]
+        settings = {"validation": {"code": {}, "prose": {}}, "arm": {"kind": "x"}, "seed": seed}
+        curve = [
+            {
+                "step": 10 * (k + 1),
+                "tokens": 1000 * (k + 1),
+                "loss": loss,
+                "losses": {"code": loss, "prose": loss + 1},
+                "targets": {"code": 64, "prose": 64},
+            }
+            for k, loss in enumerate(losses)
+        ]
+        record = RunRecord(arm, seed, "f", settings, "finished", curve=curve, train_seconds=2.0 + shift)
+        if arm != "uniform":
+            record.weight_edges = [0.5, 0.9, 1.1, 2.0, 4.0]
+            record.weight_history = [{"step": 10 * (k + 1), "counts": [k, 8 - 2 * k, k, 0]} for k in range(3)]
+        return record
+
+    runs = [run(arm, seed, shift) for arm, shift in (("uniform", 0.0), (name, 0.3)) for seed in range(3)]
+    return summarise(runs, ["uniform", name], "uniform", 30)
+
+
+def test_render_is_well_formed_and_begins_with_the_verdict() -> None:
+    made = result()
+    text = render(made)
+    page = Page()
+    page.feed(text)
+    assert page.open == []
+    body = text.split("<body>")[1]
+    assert "fewer tokens" in made.verdicts["adaptive"]
+    assert made.verdicts["adaptive"] in body.split("<h2>")[0]
+    assert text.count("<svg") == 2
+    assert "prefers-color-scheme:dark" in text
+    assert 'name="viewport"' in text
+
+
+def test_render_loads_nothing() -> None:
+    page = Page()
+    text = render(result())
+    page.feed(text)
+    assert page.links == []
+    for word in ("http", "url(//", "@import", "<script"):
+        assert word not in text
+
+
+def test_render_escapes_every_name() -> None:
+    name = "<b onload='x'>&"
+    text = render(result(name))
+    assert name not in text
+    assert "<b onload" not in text
+    page = Page()
+    page.feed(text)
+    assert page.open == []
+
+
+def test_render_of_no_finished_run_still_stands() -> None:
+    broken = RunRecord("uniform", 0, "f", {"validation": {"code": {}}, "arm": {}}, "failed", error="out of memory")
+    text = render(summarise([broken], ["uniform"], "uniform", 30))
+    assert "out of memory" in text
+    assert "No run finished" in text
+
+
+def test_format_table_has_a_row_per_arm_and_equal_widths() -> None:
+    lines = format_table(result()).splitlines()
+    assert len(lines) == 4
+    assert len({len(line) for line in lines}) == 1
+    assert [cell.strip() for cell in lines[0].strip("|").split("|")] == [
+        "arm", "held-out loss", "code", "prose", "tokens to same loss", "verdict",
+    ]  # fmt: skip
+    assert "baseline" in lines[2]
+    assert "fewer tokens" in lines[3]
+
+
+def test_summarise_computes_means_by_hand() -> None:
+    made = result()
+    assert made.losses["uniform"].mean == pytest.approx(3.51)
+    assert made.source_losses["adaptive"]["prose"].mean == pytest.approx(4.21)
+    assert made.macro_losses["uniform"].mean == pytest.approx(4.01)
+    assert made.comparisons["adaptive"].loss_difference is not None
+    assert made.comparisons["adaptive"].loss_difference.mean == pytest.approx(-0.3)
+    assert made.comparisons["adaptive"].seconds_change is not None
+    assert made.comparisons["adaptive"].seconds_change.mean == pytest.approx(0.15)

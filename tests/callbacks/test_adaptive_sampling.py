@@ -1,0 +1,382 @@
+import copy
+
+import lightning.pytorch as pl
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+import adaptive_sampling as ads
+from adaptive_sampling.callbacks import AdaptiveSampling, SamplingMonitor
+
+NUM_WINDOWS, SEQ_LEN, VOCAB = 48, 6, 11
+
+
+class Windows(Dataset):
+    """Window i is a fixed function of i; windows from 40 on are hard, since their labels are noise."""
+
+    def __init__(self, size=NUM_WINDOWS, with_id=True):
+        self.size, self.with_id = size, with_id
+
+    def __len__(self):
+        return self.size
+
+    def __getitem__(self, index):
+        generator = torch.Generator().manual_seed(index)
+        inputs = torch.randint(0, VOCAB, (SEQ_LEN,), generator=generator)
+        labels = torch.randint(0, VOCAB, (SEQ_LEN,), generator=generator) if index >= 40 else (inputs + 1) % VOCAB
+        item = {"input_ids": inputs, "labels": labels}
+        return {**item, "window_id": index} if self.with_id else item
+
+
+class Bigram(pl.LightningModule):
+    """A user's module: knows nothing of the sampler. It notes the ids and losses it trained on, for the tests."""
+
+    def __init__(self, kind="tensor"):
+        super().__init__()
+        self.table = nn.Embedding(VOCAB, VOCAB)
+        self.kind = kind
+        self.trained, self.losses = [], []
+        self.automatic_optimization = kind != "manual"
+
+    def training_step(self, batch, batch_idx):
+        logits = self.table(batch["input_ids"])
+        loss = F.cross_entropy(logits.view(-1, VOCAB), batch["labels"].view(-1))
+        with torch.no_grad():
+            rows = -logits.log_softmax(-1).gather(-1, batch["labels"][..., None])[..., 0]
+        if "window_id" in batch:
+            self.trained += batch["window_id"].tolist()
+        self.losses += rows.mean(1).tolist()
+        if self.kind == "hand-written":
+            return rows.mean() + 0 * self.table.weight.sum()
+        if self.kind == "manual":
+            optimizer = self.optimizers()
+            optimizer.zero_grad()
+            self.manual_backward(loss)
+            optimizer.step()
+            return None
+        return {"loss": loss, "per_sample_loss": rows.mean(1)} if self.kind == "dict" else loss
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.5)
+
+
+class HandWritten(Bigram):
+    def __init__(self, way=None):
+        super().__init__()
+        self.way = way
+
+    def training_step(self, batch, batch_idx):
+        log_p = self.table(batch["input_ids"]).log_softmax(-1)
+        rows = -log_p.gather(-1, batch["labels"][..., None])[..., 0].mean(1)
+        self.trained += batch["window_id"].tolist()
+        self.losses += rows.tolist()
+        if self.way == "record":
+            ads.record(rows)
+        return {"loss": rows.mean(), "per_sample_loss": rows} if self.way == "dict" else rows.mean()
+
+
+def make_trainer(tmp_path, *callbacks, **settings):
+    settings = {"max_epochs": 2, **settings}
+    return pl.Trainer(
+        accelerator="cpu",
+        devices=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=tmp_path,
+        callbacks=list(callbacks),
+        **settings,
+    )
+
+
+def make_parts(update_every=2, workers=0, batch_size=4, lag=2, **policy):
+    dataset = Windows()
+    sampler = ads.AdaptiveSampler(dataset, seed=0, block_size=4)
+    sampler.lag = max(lag, 2 * workers + 2)
+    loader = DataLoader(dataset, batch_size=batch_size, sampler=sampler, num_workers=workers)
+    callback = AdaptiveSampling(
+        sampler, ads.WeightPolicy(**{"warmup": 0, "cooldown": 0, **policy}), update_every=update_every
+    )
+    return sampler, loader, callback
+
+
+@pytest.mark.parametrize("make_module", [Bigram, lambda: Bigram("dict"), lambda: Bigram("manual")])
+def test_scores_are_the_windows_own_losses(tmp_path, make_module):
+    sampler, loader, callback = make_parts()
+    module = make_module()
+    make_trainer(tmp_path, callback, max_epochs=1).fit(module, loader)
+    by_hand = dict(zip(module.trained, module.losses, strict=True))
+    seen = sorted(by_hand)
+    assert len(seen) > 30
+    first_visit = callback.policy.visits[seen] == 1
+    np.testing.assert_allclose(
+        callback.policy.scores[seen][first_visit], np.array([by_hand[i] for i in seen])[first_visit], rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("way", ["record", "dict"])
+def test_a_hand_written_loss_may_hand_over_its_values(tmp_path, way):
+    _, loader, callback = make_parts()
+    module = HandWritten(way)
+    make_trainer(tmp_path, callback, max_epochs=1).fit(module, loader)
+    assert callback.num_observations == NUM_WINDOWS
+    by_hand = dict(zip(module.trained, module.losses, strict=True))
+    once = callback.policy.visits == 1
+    np.testing.assert_allclose(
+        callback.policy.scores[once], [by_hand[i] for i in np.flatnonzero(once)], rtol=1e-5
+    )
+
+
+def test_a_hidden_loss_is_an_error_at_the_first_batch_naming_the_ways_out(tmp_path):
+    _, loader, callback = make_parts()
+    module = HandWritten()
+    with pytest.raises(MisconfigurationException, match=r"(?s)cross_entropy.*per_sample_loss.*record"):
+        make_trainer(tmp_path, callback).fit(module, loader)
+    assert len(module.trained) == 4
+
+
+def test_accumulation_records_undivided_losses(tmp_path):
+    _, loader, callback = make_parts(update_every=1)
+    module = Bigram()
+    make_trainer(tmp_path, callback, max_epochs=1, accumulate_grad_batches=4).fit(module, loader)
+    by_hand = dict(zip(module.trained, module.losses, strict=True))
+    once = np.flatnonzero(callback.policy.visits == 1)
+    np.testing.assert_allclose(callback.policy.scores[once], [by_hand[i] for i in once], rtol=1e-5)
+
+
+def test_training_is_the_same_but_for_the_order(tmp_path):
+    # With floor = cap = 1 there is nothing to weigh: the run must equal one without the callback, bit for bit.
+    def run(adaptive):
+        torch.manual_seed(0)
+        module = Bigram()
+        sampler, loader, callback = make_parts(floor=0.999999, cap=1.000001)
+        make_trainer(tmp_path, *([callback] if adaptive else [])).fit(module, loader)
+        return module
+
+    plain, watched = run(False), run(True)
+    assert plain.trained == watched.trained
+    assert torch.equal(plain.table.weight, watched.table.weight)
+
+
+def test_hard_windows_are_drawn_more_often(tmp_path):
+    sampler, loader, callback = make_parts(update_every=6, power=2.0)
+    module = Bigram()
+    make_trainer(tmp_path, callback, max_epochs=12).fit(module, loader)
+    counts = np.bincount(module.trained, minlength=NUM_WINDOWS)
+    assert counts[40:].mean() > 1.5 * counts[:40].mean()
+    assert counts.min() >= 1
+    np.testing.assert_allclose(sampler.weights, callback.policy.weights)
+
+
+def test_permuted_weights_go_to_other_windows(tmp_path):
+    sampler, loader, callback = make_parts()
+    callback.permutation = np.roll(np.arange(NUM_WINDOWS), 5)
+    make_trainer(tmp_path, callback).fit(Bigram(), loader)
+    np.testing.assert_allclose(sampler.weights[callback.permutation], callback.policy.weights)
+    assert (sampler.weights != callback.policy.weights).any()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_new_weights_count_from_the_lag_on_and_the_order_ignores_workers(tmp_path, workers):
+    orders = []
+    for count in (0, workers):
+        sampler, loader, callback = make_parts(workers=count, lag=6)
+        module = Bigram()
+        torch.manual_seed(0)
+        make_trainer(tmp_path, callback, max_epochs=3).fit(module, loader)
+        orders.append(module.trained)
+    assert orders[0] == orders[1]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("stop", [1, 5, 12, 17, 24])
+def test_a_resumed_run_sees_the_order_and_weights_of_the_unbroken_one(tmp_path, workers, stop):
+    def run(max_steps, ckpt_path=None):
+        torch.manual_seed(0)
+        sampler, loader, callback = make_parts(workers=workers)
+        module = Bigram()
+        trainer = make_trainer(tmp_path, callback, max_epochs=-1, max_steps=30)
+        if max_steps != 30:
+            stopper = StopWithCheckpoint(max_steps, tmp_path / "stop.ckpt")
+            trainer.callbacks.append(stopper)
+            with pytest.raises(Killed):
+                trainer.fit(module, loader)
+        else:
+            trainer.fit(module, loader, ckpt_path=ckpt_path)
+        return module, sampler
+
+    unbroken, sampler = run(30)
+    head, _ = run(stop)
+    tail, resumed_sampler = run(30, tmp_path / "stop.ckpt")
+    assert head.trained + tail.trained == unbroken.trained
+    np.testing.assert_array_equal(sampler.weights, resumed_sampler.weights)
+    assert torch.equal(unbroken.table.weight, tail.table.weight)
+
+
+class Killed(Exception):
+    pass
+
+
+class StopWithCheckpoint(pl.Callback):
+    def __init__(self, step, path):
+        self.step, self.path = step, path
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        if trainer.global_step == self.step:
+            trainer.save_checkpoint(self.path)
+            raise Killed
+
+
+def test_strategy_is_left_as_it_was_after_success_and_failure(tmp_path):
+    _, loader, callback = make_parts()
+    trainer = make_trainer(tmp_path, callback)
+    trainer.fit(Bigram(), loader)
+    assert "training_step" not in vars(trainer.strategy)
+    trainer = make_trainer(tmp_path, make_parts()[2], StopWithCheckpoint(1, tmp_path / "x.ckpt"))
+    with pytest.raises((Killed, MisconfigurationException)):
+        trainer.fit(Bigram(), loader)
+    assert "training_step" not in vars(trainer.strategy)
+
+
+def test_validation_leaves_the_weights_alone(tmp_path):
+    class Validated(Bigram):
+        def validation_step(self, batch, batch_idx):
+            return F.cross_entropy(self.table(batch["input_ids"]).view(-1, VOCAB), batch["labels"].view(-1))
+
+    _, loader, callback = make_parts()
+    module = Validated()
+    make_trainer(tmp_path, callback, max_epochs=1).fit(module, loader, DataLoader(Windows(), batch_size=4))
+    assert callback.num_observations == NUM_WINDOWS
+
+
+def test_the_sampler_is_found_in_the_loader(tmp_path):
+    sampler, loader, _ = make_parts()
+    callback = AdaptiveSampling(update_every=2)
+    make_trainer(tmp_path, callback).fit(Bigram(), loader)
+    assert callback.sampler is sampler
+
+    class Data(pl.LightningDataModule):
+        def train_dataloader(self):
+            return make_parts(workers=1)[1]
+
+    callback = AdaptiveSampling(update_every=2)
+    make_trainer(tmp_path, callback).fit(Bigram(), datamodule=Data())
+    assert callback.num_observations == 2 * NUM_WINDOWS
+
+
+@pytest.mark.parametrize(
+    ("loader", "message"),
+    [
+        (DataLoader(Windows(), batch_size=4, shuffle=True), "got RandomSampler.*sampler=AdaptiveSampler"),
+        (DataLoader(Windows(), batch_size=4, sampler=ads.AdaptiveSampler(48)), "draws with another"),
+        ([torch.ones(1)], "needs a DataLoader to train on, got list"),
+    ],
+)
+def test_a_loader_that_draws_otherwise_is_refused_before_the_first_step(tmp_path, loader, message):
+    _, _, callback = make_parts()
+    module = Bigram()
+    with pytest.raises(MisconfigurationException, match=message):
+        make_trainer(tmp_path, callback).fit(module, loader)
+    assert module.trained == []
+
+
+def test_a_batch_without_ids_is_refused_before_the_first_step(tmp_path):
+    dataset = Windows(with_id=False)
+    sampler = ads.AdaptiveSampler(dataset)
+    module = Bigram()
+    with pytest.raises(MisconfigurationException, match=r"'window_id', got \['input_ids', 'labels'\].*with_ids"):
+        make_trainer(tmp_path, AdaptiveSampling(sampler)).fit(module, DataLoader(dataset, 4, sampler=sampler))
+    assert module.losses == []
+    module = Bigram()
+    loader = DataLoader(ads.with_ids(dataset), 4, sampler=sampler)
+    make_trainer(tmp_path, AdaptiveSampling(sampler), max_epochs=1).fit(module, loader)
+    assert sorted(module.trained) == list(range(NUM_WINDOWS))
+
+
+def test_a_loader_that_prefetches_beyond_the_lag_is_refused(tmp_path):
+    sampler, loader, callback = make_parts(workers=2)
+    sampler.lag = 5
+    with pytest.raises(MisconfigurationException, match=r"up to 6 batches ahead.*sampler\.lag = 6"):
+        make_trainer(tmp_path, callback).fit(Bigram(), loader)
+
+
+@pytest.mark.parametrize("bad", [0, -1, 2.5, True, "2"])
+def test_bad_update_every_is_refused(bad):
+    with pytest.raises(ValueError, match="`update_every`"):
+        AdaptiveSampling(update_every=bad)
+
+
+def test_non_finite_losses_never_reach_a_weight(tmp_path):
+    class Exploding(HandWritten):
+        def training_step(self, batch, batch_idx):
+            out = super().training_step(batch, batch_idx)
+            out["per_sample_loss"] = out["per_sample_loss"].detach().clone()
+            out["per_sample_loss"][0] = float("nan")
+            out["per_sample_loss"][1] = float("inf")
+            return out
+
+    sampler, loader, callback = make_parts()
+    make_trainer(tmp_path, callback, max_epochs=1).fit(Exploding("dict"), loader)
+    assert np.isfinite(sampler.weights).all()
+    assert callback.policy.visits.sum() == NUM_WINDOWS // 2
+
+
+def test_callback_can_be_copied_before_and_after_fit(tmp_path):
+    _, loader, callback = make_parts()
+    copy.deepcopy(callback)
+    make_trainer(tmp_path, callback).fit(Bigram(), loader)
+    twin = copy.deepcopy(callback)
+    np.testing.assert_array_equal(twin.policy.weights, callback.policy.weights)
+
+
+def test_monitor_writes_histograms_that_tensorboard_reads_back(tmp_path):
+    from lightning.pytorch.loggers import TensorBoardLogger
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    sampler, loader, callback = make_parts()
+    trainer = make_trainer(tmp_path, callback, SamplingMonitor(every_n_steps=5), log_every_n_steps=1)
+    trainer.loggers = [TensorBoardLogger(tmp_path, name="tb", version=0)]
+    trainer.fit(Bigram(), loader)
+    events = EventAccumulator(str(tmp_path / "tb" / "version_0"), size_guidance={"histograms": 0, "scalars": 0})
+    events.Reload()
+    assert [e.step for e in events.Histograms("sampling/weights")] == [1, 5, 10, 15, 20]
+    last = events.Histograms("sampling/weights")[-1].histogram_value
+    assert last.num == NUM_WINDOWS
+    assert sum(last.bucket) == NUM_WINDOWS
+    assert last.sum == pytest.approx(NUM_WINDOWS, rel=1e-3)
+    for key in ("effective_sample_size", "share_seen", "top_weight"):
+        assert f"sampling/{key}" in events.Tags()["scalars"]
+    assert {"sampling/effective_sample_size", "sampling/share_seen"} <= set(trainer.progress_bar_metrics)
+
+
+def test_a_failing_logger_warns_once_and_training_goes_on(tmp_path):
+    from lightning.pytorch.loggers import CSVLogger
+
+    class Broken:
+        def add_histogram_raw(self, *args, **kwargs):
+            raise ValueError("the histogram is empty")
+
+    class BrokenLogger(CSVLogger):
+        @property
+        def experiment(self):
+            return Broken()
+
+        def log_metrics(self, metrics, step=None):
+            pass
+
+        def save(self):
+            pass
+
+    _, loader, callback = make_parts()
+    trainer = make_trainer(tmp_path, callback, SamplingMonitor(every_n_steps=1))
+    trainer.loggers = [BrokenLogger(tmp_path)]
+    module = Bigram()
+    with pytest.warns(UserWarning, match="could not log to BrokenLogger.*histogram is empty") as caught:
+        trainer.fit(module, loader)
+    assert len([w for w in caught if "could not log" in str(w.message)]) == 1
+    assert len(module.trained) == 2 * NUM_WINDOWS

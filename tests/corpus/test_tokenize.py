@@ -1,0 +1,61 @@
+import sys
+
+import numpy as np
+import pytest
+
+from adaptive_sampling.corpus import load_tokenizer, train_tokenizer
+from adaptive_sampling.corpus.tokenize import EOS_TOKEN, encode_batches, eos_id_of
+
+TEXTS = ["the cat sat on the mat. " * 20, "naïve 猫\n\tx = 1\r\n"]
+
+
+def test_train_tokenizer_is_deterministic_and_lossless():
+    tokenizer = train_tokenizer(TEXTS, vocab_size=270)
+    assert tokenizer.get_vocab_size() == 270
+    assert tokenizer.to_str() == train_tokenizer(iter(TEXTS), vocab_size=270).to_str()
+    for text in [*TEXTS, " 😀 \x00 unseen", f"a {EOS_TOKEN} b"]:
+        ids = tokenizer.encode(text).ids
+        assert eos_id_of(tokenizer) not in ids
+        assert tokenizer.decode(ids) == text
+
+
+@pytest.mark.parametrize("vocab_size", [256, True, 300.0])
+def test_train_tokenizer_refuses_too_small_a_vocabulary(vocab_size):
+    with pytest.raises(ValueError, match=f"257, got {vocab_size}"):
+        train_tokenizer(TEXTS, vocab_size=vocab_size)
+
+
+@pytest.mark.parametrize("batch_characters", [1, 30, 10**6])
+def test_encode_batches_equals_one_by_one(batch_characters):
+    tokenizer = train_tokenizer(TEXTS, vocab_size=270)
+    texts = [*TEXTS, "", "x"] * 3
+    found = list(encode_batches(tokenizer, iter(texts), batch_characters=batch_characters))
+    assert [ids.tolist() for ids in found] == [tokenizer.encode(text).ids for text in texts]
+    assert found[0].dtype == np.uint32
+
+
+def test_load_tokenizer_switches_truncation_and_padding_off(tmp_path):
+    tokenizer = train_tokenizer(TEXTS, vocab_size=270)
+    tokenizer.enable_truncation(2)
+    tokenizer.enable_padding(length=50)
+    tokenizer.save(str(tmp_path / "t.json"))
+    loaded = load_tokenizer(tmp_path / "t.json")
+    assert loaded.encode(f"cat{EOS_TOKEN}").ids == train_tokenizer(TEXTS, vocab_size=270).encode(f"cat{EOS_TOKEN}").ids
+
+
+def test_load_tokenizer_names_what_is_wrong(tmp_path):
+    (tmp_path / "t.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"t\.json"):
+        load_tokenizer(tmp_path / "t.json")
+    text = train_tokenizer(TEXTS, vocab_size=270).to_str().replace(EOS_TOKEN, "<end>")
+    (tmp_path / "t.json").write_text(text)
+    with pytest.raises(ValueError, match="endoftext"):
+        load_tokenizer(tmp_path / "t.json")
+    with pytest.raises(OSError, match=r"none\.json"):
+        load_tokenizer(tmp_path / "none.json")
+
+
+def test_a_missing_package_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(ImportError, match=r"`tokenizers` .*lightning-adaptive-sampling\[corpus\]"):
+        train_tokenizer(TEXTS)

@@ -1,0 +1,54 @@
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import adaptive_sampling as ads
+
+ROOT = Path(__file__).parents[1]
+
+
+def run_python(code, cwd=None):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=cwd, timeout=120)
+
+
+def test_importing_the_package_loads_neither_lightning_nor_faiss():
+    code = """
+import sys, adaptive_sampling as ads
+ads.AdaptiveSampler(3, seed=0).draw(3); ads.WeightPolicy; ads.TokenStore; ads.WindowDataset
+print([name for name in ("lightning", "faiss", "tokenizers", "pyarrow") if name in sys.modules])
+"""
+    result = run_python(code)
+    assert result.stdout.strip() == "[]", result.stderr
+
+
+@pytest.mark.parametrize("name", ads.__all__)
+def test_every_public_name_resolves_and_is_documented(name):
+    assert getattr(ads, name).__doc__
+    assert name in dir(ads)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = ads.nothing
+
+
+def test_the_callbacks_link_leads_to_the_package_and_refuses_its_own_name():
+    assert (ROOT / "callbacks").is_symlink()
+    assert (ROOT / "callbacks").resolve() == ROOT / "adaptive_sampling" / "callbacks"
+    result = run_python("import callbacks", cwd=ROOT)
+    assert result.returncode == 1
+    assert "from adaptive_sampling.callbacks import AdaptiveSampling" in result.stderr.splitlines()[-1]
+
+
+FOLDERS = ["ab", "callbacks", "corpus", "neighbors", "sampling", "weights", "windows"]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_folders_only_re_export_and_document_what_they_export(folder):
+    module = importlib.import_module(f"adaptive_sampling.{folder}")
+    assert module.__doc__
+    for name in module.__all__:
+        assert getattr(module, name).__doc__, name
