@@ -104,6 +104,8 @@ def _train(
         warnings.filterwarnings("ignore", message=".*GPU available but not used.*")
         warnings.filterwarnings("ignore", message=".*LeafSpec.*")
         warnings.filterwarnings("ignore", message=".*tensorboardX.*")
+        # The held-out loss is taken by a callback at fixed steps, not by Lightning's validation loop.
+        warnings.filterwarnings("ignore", message=".*have no `val_dataloader`.*")
         module = make_module()
         found, expected = parameters_digest(module), plan.settings["initial_parameters"]
         if found != expected:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -323,3 +324,5 @@ class AdaptiveSampling(pl.Callback):
         self.num_observations = int(state["num_observations"])
         self._observed = list(zip(state["observed_ids"], state["observed_losses"], strict=True))
         self._resumed = True
+        # Lightning cannot know that this loader resumes exactly, and would tell the user that it does not.
+        warnings.filterwarnings("ignore", message=".*your dataloader is not resumable.*")

@@ -19,8 +19,8 @@ from adaptive_sampling.weights.signals import resolve_signal
 Floats = NDArray[np.float64]
 # Blocks of this many windows stay in the processor's cache from step to step.
 _BLOCK = 1 << 16
-# A group mean counts a score for at most this multiple of the upper clip quantile of all scores, so that a single outlier
-# does not become the score of every window that is shrunk to it. Clipping alone comes too late for that.
+# A group mean counts a score for at most this multiple of the upper clip quantile of all scores, so that a single
+# outlier does not become the score of every window that is shrunk to it. Clipping alone comes too late for that.
 _FENCE = 10.0
 
 

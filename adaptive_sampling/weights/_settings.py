@@ -70,10 +70,18 @@ class Settings:
                 f"`scarcity_measure` must be one of {get_args(ScarcityMeasure)}, got {self.scarcity_measure!r}."
             )
 
-    @property
-    def needs_length(self) -> bool:
-        """Is a ramp given as a fraction of the training?"""
-        return any(isinstance(x, float) and x > 0 for x in (self.warmup, self.cooldown))
+    def check_length_unneeded(self) -> None:
+        """Where the length of training is unknown, no ramp may be a fraction of it.
+
+        Raises:
+            ValueError: naming the ways out.
+        """
+        if any(isinstance(x, float) and x > 0 for x in (self.warmup, self.cooldown)):
+            raise ValueError(
+                f"`warmup` and `cooldown` must be numbers of steps (int) where the length of training is unknown, got "
+                f"{self.warmup!r} and {self.cooldown!r}. Give the Trainer max_steps or max_epochs, "
+                "call policy.bind(num_windows, total_steps), or set WeightPolicy(warmup=0, cooldown=0)."
+            )
 
     def ramp_steps(self, total_steps: int | None) -> tuple[int, int]:
         """Warm-up and cool-down in optimizer steps."""
@@ -166,5 +174,3 @@ def _checked_ramp(name: str, value: Any) -> float | int:
     raise ValueError(
         f"`{name}` must be a fraction of training (float in [0, 1]) or a number of steps (int), got {value!r}."
     )
-
-

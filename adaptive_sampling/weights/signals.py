@@ -51,6 +51,30 @@ class LossSignal:
 _SIGNALS: dict[str, Signal] = {signal.name: signal for signal in (LossSignal(),)}
 
 
+def observations(
+    signal: Signal, ids: NDArray[np.int64], values: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64], int]:
+    """One value per window: what is not finite is dropped, repeated ids are averaged.
+
+    Args:
+        signal: the kind of the values.
+        ids: int64 `[B]`.
+        values: float64 `[B]`.
+
+    Returns:
+        ids: int64 `[U]`, ascending, without repetition.
+        values: float64 `[U]`.
+        dropped: how many values were not finite.
+
+    Raises:
+        ValueError: on values that the signal cannot take.
+    """
+    finite = np.isfinite(values)
+    ids, values = ids[finite], signal.checked(ids[finite], values[finite])
+    observed, place, counts = np.unique(ids, return_inverse=True, return_counts=True)
+    return observed, np.bincount(place, weights=values, minlength=len(observed)) / counts, int((~finite).sum())
+
+
 def resolve_signal(name: str) -> Signal:
     """The signal called `name`.
 
