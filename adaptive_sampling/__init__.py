@@ -1,7 +1,8 @@
 """Weighted draws of training windows that follow their losses and their scarcity.
 
-A window's weight is one number: the policy computes it at a step boundary, the sampler holds it and turns it into draws
-that are as even as a shuffle. Importing this package loads neither Lightning nor Faiss; names are resolved on first use.
+A window's weight is one number: the policy computes it at a step boundary, the sampler holds it and turns it into
+draws that are as even as a shuffle. Importing this package loads neither Lightning nor Faiss; names are resolved on
+first use.
 """
 
 from __future__ import annotations

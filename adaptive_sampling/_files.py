@@ -16,7 +16,8 @@ def atomic_writer(path: Path | str, mode: str = "wb") -> Iterator[IO[Any]]:
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with open(temporary, mode, **({} if "b" in mode else {"encoding": "utf-8", "newline": "\n"})) as file:
+        text = "b" not in mode
+        with open(temporary, mode, encoding="utf-8" if text else None, newline="\n" if text else None) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

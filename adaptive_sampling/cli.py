@@ -82,7 +82,7 @@ def _add_prepare(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "prepare",
         help="text files to a tokenizer, a manifest and two token stores",
-        description="Read text files, drop exact duplicates, split, tokenize; stores go to DIR/train and DIR/validation.",
+        description="Read text files, drop exact duplicates, split, tokenize, and store in DIR.",
     )
     parser.add_argument(
         "--source",

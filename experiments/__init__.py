@@ -1,1 +1,1 @@
-"""Runs that show what the package does: a small GPT, scenarios, the demo, benchmarks. The package never imports this."""
+"""Runs that show what the package does: a small GPT, scenarios, demo, benchmarks. The package never imports this."""

@@ -1,8 +1,8 @@
 """Adaptive against uniform sampling on real text, end to end: `python -m experiments.demo --out runs/demo`.
 
-The text is the running interpreter's own standard library, so nothing is downloaded. It is compared once as found, where
-there are few near-copies and no difference is expected, and once with half its tokens near-copies of 1 % of the documents,
-as crawled text has them, where a clear one is.
+The text is the running interpreter's own standard library, so nothing is downloaded. It is compared once as found,
+where there are few near-copies and no difference is expected, and once with half its tokens near-copies of 1 % of the
+documents, as crawled text has them, where a clear one is.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ import time
 import warnings
 from pathlib import Path
 
-from experiments import text_runs
-from experiments.gpt import SmallGPT
-from experiments.scenarios import redundant
-
 import adaptive_sampling as ads
 from adaptive_sampling.ab import Arm, Result, format_table, run_ab
 from adaptive_sampling.corpus import embedded_documents, prepare
+from experiments import text_runs
+from experiments.gpt import SmallGPT
+from experiments.scenarios import redundant
 
 # glibc gives large buffers back to the system at every step unless told otherwise, which costs a third of the time on a
 # CPU. A process reads this when it starts, so it is set here for the runs, which have processes of their own.
@@ -67,7 +66,7 @@ def compare(title: str, arms: list[str], train: Path, held_out: Path, out: Path,
     }
     return run_ab(
         [known[name] for name in arms],
-        functools.partial(SmallGPT, seq_len=text_runs.SEQ_LEN, max_steps=args.steps),
+        functools.partial(SmallGPT, seq_len=text_runs.SEQ_LEN, layers=2, max_steps=args.steps),
         functools.partial(text_runs.make_data, train, held_out, cache),
         max_steps=args.steps,
         seeds=tuple(range(args.seeds)),
@@ -85,7 +84,7 @@ def main() -> int:
     parser.add_argument(
         "--out", type=Path, default=Path("runs/demo"), help="folder for everything (default: %(default)s)"
     )
-    parser.add_argument("--steps", type=int, default=320, help="optimizer steps per run (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=640, help="optimizer steps per run (default: %(default)s)")
     parser.add_argument("--seeds", type=int, default=3, help="seeds per arm (default: %(default)s)")
     parser.add_argument(
         "--jobs", type=int, default=min(2, os.cpu_count() or 1), help="runs at a time (default: %(default)s)"

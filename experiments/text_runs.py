@@ -1,4 +1,4 @@
-"""What the runs of a comparison on text share: windows, features, held-out sets and the policy, cached beside the store."""
+"""What the runs of a comparison on text share: windows, features, held-out sets and the policy, cached on disk."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from adaptive_sampling.ab import TrainingData
 from adaptive_sampling.neighbors import HashedFeaturizer, cluster, near_duplicates_of
 
 SEQ_LEN = 128
-BATCH_SIZE = 16
+BATCH_SIZE = 8
 NEAR_COPY = 0.85
 NUM_CLUSTERS = 64
 HELD_OUT_WINDOWS = 240

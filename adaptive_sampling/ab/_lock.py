@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
-class FolderInUseError(RuntimeError):
+class FolderInUseError(OSError):
     """Another process writes to the folder."""
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import lightning.pytorch as pl
 import numpy as np
 import torch
-from lightning.pytorch.utilities.exceptions import MisconfigurationException
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from numpy.typing import NDArray
 from torch import Tensor
 

@@ -79,7 +79,7 @@ class SamplingMonitor(pl.Callback):
     def _log_histograms(self, trainer: pl.Trainer, weights: NDArray[np.float32], step: int) -> None:
         for logger in trainer.loggers:
             try:
-                add = getattr(logger.experiment, "add_histogram_raw", None)
+                add = getattr(getattr(logger, "experiment", None), "add_histogram_raw", None)
                 if add is not None:
                     add("sampling/weights", global_step=step, **raw_histogram(weights))
             except Exception as error:

@@ -20,7 +20,14 @@ from adaptive_sampling.corpus._folders import atomic_folder, folder_lock, refuse
 from adaptive_sampling.corpus.manifest import SPLITS, DocumentFilter, ManifestRow, Split, write_manifest
 from adaptive_sampling.corpus.readers import Document
 from adaptive_sampling.corpus.store import TokenStore
-from adaptive_sampling.corpus.tokenize import encode_batches, eos_id_of, for_documents, load_tokenizer, train_tokenizer
+from adaptive_sampling.corpus.tokenize import (
+    check_vocab_size,
+    encode_batches,
+    eos_id_of,
+    for_documents,
+    load_tokenizer,
+    train_tokenizer,
+)
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -97,6 +104,8 @@ def prepare(
         raise ValueError(f"`validation_fraction` must be at least 0 and below 1, got {validation_fraction!r}. Try 0.1.")
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise ValueError(f"`seed` must be an integer, got {seed!r}. Try 0.")
+    if tokenizer is None:
+        check_vocab_size(vocab_size)
     require("pyarrow", "to write a manifest")
     require("tokenizers", "to tokenize")
     ready = None if tokenizer is None else _own_tokenizer(tokenizer)

@@ -18,6 +18,19 @@ EOS_TOKEN = "<|endoftext|>"
 _SMALLEST_VOCABULARY = 257  # every byte, and EOS
 
 
+def check_vocab_size(vocab_size: int) -> None:
+    """Refuse a number of ids that has no room for every byte and EOS.
+
+    Raises:
+        ValueError: if it is no integer of at least 257.
+    """
+    if isinstance(vocab_size, bool) or not isinstance(vocab_size, int) or vocab_size < _SMALLEST_VOCABULARY:
+        raise ValueError(
+            f"`vocab_size` must be an integer of at least {_SMALLEST_VOCABULARY}, got {vocab_size!r}. "
+            "256 bytes and EOS need an id each."
+        )
+
+
 def train_tokenizer(texts: Iterable[str], vocab_size: int = 4096) -> Tokenizer:
     """Train a byte-level BPE tokenizer (Sennrich et al. 2016; bytes as base alphabet: Radford et al. 2019).
 
@@ -32,11 +45,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int = 4096) -> Tokenizer:
         ValueError: if `vocab_size` is below 257.
         MissingExtraError: if tokenizers is not installed.
     """
-    if isinstance(vocab_size, bool) or not isinstance(vocab_size, int) or vocab_size < _SMALLEST_VOCABULARY:
-        raise ValueError(
-            f"`vocab_size` must be an integer of at least {_SMALLEST_VOCABULARY}, got {vocab_size!r}. "
-            "256 bytes and EOS need an id each."
-        )
+    check_vocab_size(vocab_size)
     tokenizers = require("tokenizers", "to train a tokenizer")
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -102,12 +102,13 @@ class SumTree:
             past = np.flatnonzero(reach[:, -1] <= rest)
             child[past] = FANOUT - 1 - (children[past, ::-1] > 0).argmax(1)
         rest -= np.where(child > 0, reach[np.arange(len(rest)), child - 1], 0)
-        return node * FANOUT + child
+        below: NDArray[np.int64] = node * FANOUT + child
+        return below
 
 
 def _search(level: NDArray[Any], rest: NDArray[Any]) -> NDArray[np.int64]:
     reach = level.cumsum()
-    node = np.searchsorted(reach, rest, side="right")
+    node: NDArray[np.int64] = np.searchsorted(reach, rest, side="right")
     if rest.dtype.kind == "f":
         node = np.minimum(node, np.flatnonzero(level)[-1])
     rest -= np.where(node > 0, reach[node - 1], 0)
@@ -117,5 +118,6 @@ def _search(level: NDArray[Any], rest: NDArray[Any]) -> NDArray[np.int64]:
 def _distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:
     steps = np.diff(values)
     if (steps < 0).any():
-        return np.unique(values)
+        unique: NDArray[np.int64] = np.unique(values)
+        return unique
     return values[np.flatnonzero(np.concatenate([[True], steps > 0]))] if len(values) else values

@@ -99,9 +99,9 @@ class Tickets(_Engine):
     The *balance* of a window is a phase of its own, uniform in [0, 1), plus its claims so far, minus the tickets it
     got. Claims grow by weight/Σweight with each draw; with g = Σ over draws of 1/Σweight, a window whose weight is
     constant has claimed weight·g, so one scalar keeps the claims of all windows up to date. Tickets are issued ahead,
-    for all draws that remain in the epoch: whole parts of the balances, with one common shift that makes them sum to exactly
-    that number. With fixed weights the count of a window therefore stays within 1 (plus the shift) of its expectation
-    over any number of epochs.
+    for all draws that remain in the epoch: whole parts of the balances, with one common shift that makes them sum to
+    exactly that number. With fixed weights the count of a window therefore stays within 1 (plus the shift) of its
+    expectation over any number of epochs.
 
     When a few weights change, only these windows' tickets are exchanged: draws are uniform among tickets, so the
     proportions are right at once. The claims of the others, made ahead at the old Σweight, are put right at the next

@@ -41,7 +41,9 @@ def checked_ids(values: Any, length: int) -> NDArray[np.int64]:
     if array.ndim != 1:
         raise TypeError(f"window ids must be one-dimensional, got shape {array.shape}. Flatten them first.")
     if len(array) and array.dtype.kind not in "iu":
-        raise TypeError(f"window ids must be integers, got {array[0]!r} of dtype {array.dtype}. Convert them to int64.")
+        # Python integers beyond int64 make an object array; the one to blame need not be the first.
+        first = next((v for v in array.tolist() if not isinstance(v, int) or abs(v) >> 63), array[0])
+        raise TypeError(f"window ids must be integers, got {first!r} of dtype {array.dtype}. Convert them to int64.")
     bad = (array < 0) | (array >= length)
     if bad.any():
         raise _out_of_range(array[bad][0].item(), length)

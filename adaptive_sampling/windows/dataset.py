@@ -184,7 +184,7 @@ class WindowDataset(Dataset[dict[str, torch.Tensor]]):
         else:
             pieces, places_in = self.layout.pieces_along(starts, starts + places.targets, width + 1)
             document_ids = pieces[:, :-1] - pieces[:, :1]
-            positions = np.ascontiguousarray(places_in[:, :-1])
+            positions = places_in[:, :-1].copy()
         full = bool((places.targets == width).all())
         tokens = np.asarray(self.store.tokens)
         if full and self.layout.one_slice and len(ids):

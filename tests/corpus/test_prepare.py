@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+from adaptive_sampling._random import stable_hash
 from adaptive_sampling.corpus import Document, TokenStore, load_tokenizer, prepare, train_tokenizer
 from adaptive_sampling.corpus.manifest import read_manifest
 from adaptive_sampling.errors import StoreError
@@ -32,6 +33,7 @@ def test_prepare_makes_two_stores_that_decode_to_the_kept_documents(tmp_path):
         assert store.vocab_size == summary.vocab_size == tokenizer.get_vocab_size()
         assert np.diff(store.document_ends, prepend=0).tolist() == [row.tokens for row in kept]
         assert [store.source_names[index] for index in store.document_sources] == [row.source for row in kept]
+        assert store.document_keys.tolist() == [stable_hash(row.content_hash) % 2**64 for row in kept]
         for row, start, end in zip(kept, store.document_starts, store.document_ends, strict=True):
             assert tokenizer.decode(store.tokens[start : end - 1].tolist()) == texts[row.key]
     assert {row.split for row in rows} == {"train", "validation"}
@@ -43,7 +45,11 @@ def test_prepare_makes_two_stores_that_decode_to_the_kept_documents(tmp_path):
 
 
 def test_prepare_is_deterministic_and_stable_when_documents_are_added(tmp_path):
-    for name, documents in (("one", DOCUMENTS), ("two", DOCUMENTS), ("more", [Document("a", "new", "new"), *DOCUMENTS])):
+    for name, documents in (
+        ("one", DOCUMENTS),
+        ("two", DOCUMENTS),
+        ("more", [Document("a", "new", "new"), *DOCUMENTS]),
+    ):
         prepare(documents, tmp_path / name, **SETTINGS)
     for file in ("tokenizer.json", "manifest.parquet", "train/tokens.bin", "validation/metadata.json"):
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
@@ -85,7 +91,7 @@ def test_prepare_refuses_bad_settings_and_leaves_nothing(tmp_path, name, value):
 
 
 def test_prepare_refuses_another_kind_of_tokenizer(tmp_path):
-    with pytest.raises(TypeError, match="`tokenizer`.*int"):
+    with pytest.raises(TypeError, match=r"`tokenizer`.*int"):
         prepare(DOCUMENTS, tmp_path / "out", tokenizer=5)
 
 

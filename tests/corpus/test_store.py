@@ -60,7 +60,8 @@ def test_write_takes_any_integer_sequence_and_generators(tmp_path, kind):
 
 
 @pytest.mark.parametrize(
-    ("vocab_size", "largest", "dtype"), [(65536, 65535, np.uint16), (65537, 65536, np.uint32), (70001, 70000, np.uint32)]
+    ("vocab_size", "largest", "dtype"),
+    [(65536, 65535, np.uint16), (65537, 65536, np.uint32), (70001, 70000, np.uint32)],
 )
 def test_write_dtype_follows_the_largest_id(tmp_path, vocab_size, largest, dtype):
     store = write(tmp_path / "s", [[largest, 1]], vocab_size=vocab_size)
@@ -121,7 +122,7 @@ def test_write_keys_are_hashed_as_given(tmp_path):
 def test_write_refuses_an_occupied_folder_and_takes_an_empty_one(tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "note").write_text("mine")
-    with pytest.raises(StoreError, match="full.*Choose another path"):
+    with pytest.raises(StoreError, match=r"full.*Choose another path"):
         write(tmp_path / "full", [[1]])
     assert (tmp_path / "full" / "note").read_text() == "mine"
     (tmp_path / "empty").mkdir()
@@ -168,10 +169,10 @@ def test_open_by_hash_sees_one_flipped_byte(tmp_path, name):
 
 
 def test_open_refuses_what_is_missing_damaged_or_newer(tmp_path):
-    with pytest.raises(StoreError, match="nowhere.*metadata.json"):
+    with pytest.raises(StoreError, match=r"nowhere.*metadata.json"):
         TokenStore.open(tmp_path / "nowhere")
     path = write(tmp_path / "s", [[1]]).path
-    with pytest.raises(ValueError, match="`verify`.*'all'"):
+    with pytest.raises(ValueError, match=r"`verify`.*'all'"):
         TokenStore.open(path, verify="all")
     metadata = json.loads((path / "metadata.json").read_text())
     for change, text in (
@@ -188,7 +189,7 @@ def test_open_refuses_what_is_missing_damaged_or_newer(tmp_path):
         TokenStore.open(path)
     (path / "metadata.json").write_text(json.dumps(metadata))
     (path / "document_keys.npy").unlink()
-    with pytest.raises(StoreError, match="document_keys.*got 0"):
+    with pytest.raises(StoreError, match=r"document_keys.*got 0"):
         TokenStore.open(path)
 
 

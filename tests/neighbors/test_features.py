@@ -112,9 +112,7 @@ def test_featurizer_compares_held_out_windows_in_the_terms_of_training():
     assert (np.diag(similarity)[:20] > 0.85).all()
     assert similarity[20:].max() < 0.75
     # The terms are those of the training windows, whatever else is transformed.
-    np.testing.assert_array_equal(
-        featurizer.transform(Rows(held_out[:5])), featurizer.transform(Rows(held_out))[:5]
-    )
+    np.testing.assert_array_equal(featurizer.transform(Rows(held_out[:5])), featurizer.transform(Rows(held_out))[:5])
 
 
 def test_featurizer_must_be_fitted_first():

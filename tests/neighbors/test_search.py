@@ -25,9 +25,7 @@ def by_brute_force(features, queries, k, groups=None, query_groups=None):
 
 
 def assert_as_brute_force(features, queries=None, k=5, groups=None, query_groups=None, **settings):
-    similarity, ids = nearest(
-        features, queries, num_neighbors=k, groups=groups, query_groups=query_groups, **settings
-    )
+    similarity, ids = nearest(features, queries, num_neighbors=k, groups=groups, query_groups=query_groups, **settings)
     expected, pairs, allowed = by_brute_force(features, queries, k, groups, query_groups)
     assert similarity.dtype == np.float32
     assert ids.dtype == np.int64
@@ -69,9 +67,7 @@ def test_nearest_of_queries_with_groups():
     features, queries = with_duplicates(rng), unit(rng, 30)
     queries[:10] = features[:10]
     assert_as_brute_force(features, queries)
-    assert_as_brute_force(
-        features, queries, groups=rng.integers(0, 5, 200), query_groups=rng.integers(3, 8, 30)
-    )
+    assert_as_brute_force(features, queries, groups=rng.integers(0, 5, 200), query_groups=rng.integers(3, 8, 30))
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 5])
@@ -169,7 +165,7 @@ def test_nearest_refuses_bad_settings(settings, message):
 def test_nearest_refuses_wrong_types_and_shapes():
     with pytest.raises(ValueError, match=r"`features` must have shape.*\(3,\)"):
         nearest(np.ones(3))
-    with pytest.raises(TypeError, match="`features`.*complex"):
+    with pytest.raises(TypeError, match=r"`features`.*complex"):
         nearest(np.ones((3, 2), complex))
     with pytest.raises(TypeError, match="`groups` must be integers"):
         nearest(np.eye(3), groups=[0.5, 1, 2])

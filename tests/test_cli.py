@@ -1,0 +1,171 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from adaptive_sampling import cli
+from adaptive_sampling.corpus import TokenStore
+
+
+@pytest.fixture
+def texts(tmp_path):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for number in range(30):
+        (folder / f"{number:02}.txt").write_text(f"text {number} of {number**3} words and words. " * 3)
+    (folder / "copy.md").write_text((folder / "03.txt").read_text())
+    return folder
+
+
+@pytest.fixture
+def prepared(tmp_path, texts, capsys):
+    out = tmp_path / "out"
+    arguments = ["prepare", "--source", f"a={texts}/*.txt", "--source", f"b={texts}/*.md", "--vocab-size", "280"]
+    assert cli.main([*arguments, "--out", str(out)]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    return out, captured.out
+
+
+def assert_one_line_error(capsys, code, *parts):
+    captured = capsys.readouterr()
+    assert code == 2
+    assert captured.out == ""
+    assert captured.err.startswith("adaptive-sampling: error: ")
+    assert captured.err.count("\n") == 1
+    for part in parts:
+        assert part in captured.err
+
+
+def test_prepare_prints_what_became_of_each_source(prepared):
+    out, printed = prepared
+    rows = [line.split() for line in printed.splitlines()]
+    assert rows[0] == ["source", "documents", "duplicates", "train", "validation", "tokens", "bytes/token"]
+    assert rows[1][:3] == ["a", "30", "0"]
+    assert rows[2][:6] == ["b", "1", "1", "0", "0", "0"]
+    assert int(rows[1][3]) + int(rows[1][4]) == 30
+    stores = [TokenStore.open(out / split) for split in ("train", "validation")]
+    assert int(rows[1][5]) == sum(store.num_tokens for store in stores)
+
+
+def test_prepare_with_a_tokenizer_and_other_settings(tmp_path, texts, prepared, capsys):
+    out, _ = prepared
+    arguments = ["prepare", "--source", f"a={texts}/*.txt", "--tokenizer", str(out / "tokenizer.json")]
+    arguments += ["--validation-fraction", "0.5", "--seed", "1", "--out", str(tmp_path / "two")]
+    assert cli.main(arguments) == 0
+    assert (tmp_path / "two" / "tokenizer.json").read_bytes() == (out / "tokenizer.json").read_bytes()
+    assert TokenStore.open(tmp_path / "two" / "validation").num_documents > 6
+    assert cli.main([*arguments, "--vocab-size", "300"]) == 2
+    assert "`--vocab-size` must be left out beside --tokenizer, got 300" in capsys.readouterr().err
+
+
+def test_prepare_embedded_adds_both_sources(tmp_path, monkeypatch, capsys):
+    library = tmp_path / "lib"
+    library.mkdir()
+    (library / "m.py").write_text('"""Doc."""\n' + "value = 1\n" * 50)
+    monkeypatch.setattr("sysconfig.get_paths", lambda: {"stdlib": str(library)})
+    arguments = ["prepare", "--embedded", "--vocab-size", "300", "--validation-fraction", "0"]
+    assert cli.main([*arguments, "--out", str(tmp_path / "out")]) == 0
+    assert TokenStore.open(tmp_path / "out" / "train").source_names == ["code", "prose"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        ([], ["COMMAND", "adaptive-sampling --help"]),
+        (["dance"], ["dance"]),
+        (["prepare"], ["--out", "prepare --help"]),
+        (["prepare", "--out", "{tmp}/o"], ["`--source` must be given", "--embedded"]),
+        (["prepare", "--source", "abc", "--out", "{tmp}/o"], ["NAME=GLOB, got 'abc'"]),
+        (["prepare", "--source", "a={tmp}/none*", "--out", "{tmp}/o"], ["none*", "matches none"]),
+        (["prepare", "--source", "a={tmp}/bad.bin", "--out", "{tmp}/o"], ["bad.bin", "UTF-8", "0xff"]),
+        (["prepare", "--source", "a={tmp}/a.txt", "--out", "{tmp}"], ["`out`", "not empty"]),
+        (["prepare", "--source", "a={tmp}/a.txt", "--out", "{tmp}/o", "--vocab-size", "x"], ["--vocab-size", "'x'"]),
+        (["prepare", "--source", "a={tmp}/a.txt", "--out", "{tmp}/o", "--vocab-size", "9"], ["257, got 9"]),
+        (["prepare", "--source", "a={tmp}/a.txt", "--out", "{tmp}/o", "--validation-fraction", "2"], ["got 2.0"]),
+        (
+            ["prepare", "--source", "a={tmp}/a.txt", "--out", "{tmp}/o", "--tokenizer", "{tmp}/none"],
+            ["none", "No such"],
+        ),
+        (["prepare", "--source", "a={tmp}/a.txt", "--out", "{tmp}/o", "--tokenizer", "{tmp}/a.txt"], ["a.txt", "Save"]),
+        (["inspect", "{tmp}/none"], ["none", "metadata.json"]),
+        (["inspect", "{tmp}/a.txt"], ["a.txt", "metadata.json"]),
+        (["inspect", "{tmp}/none", "--seq-len", "0"], ["`seq_len` must be at least 1, got 0"]),
+        (["inspect", "{tmp}/none", "--stride", "4"], ["`--stride` must come with --seq-len"]),
+        (["inspect", "{tmp}/none", "--seq-len", "4", "--tail", "keep"], ["--tail", "keep"]),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(tmp_path, capsys, arguments, parts):
+    (tmp_path / "bad.bin").write_bytes(b"\xff")
+    (tmp_path / "a.txt").write_text("words")
+    code = cli.main([argument.format(tmp=tmp_path) for argument in arguments])
+    assert_one_line_error(capsys, code, *parts)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "bad.bin"]
+
+
+def test_inspect_shows_sources_and_windows(prepared, capsys):
+    out, _ = prepared
+    assert cli.main(["inspect", str(out)]) == 0
+    shown = capsys.readouterr().out
+    assert str(out / "train") in shown
+    assert str(out / "validation") in shown
+    store = TokenStore.open(out / "train")
+    assert ["a", str(store.num_documents), str(store.num_tokens)] in [line.split() for line in shown.splitlines()]
+    assert f"{store.num_documents} documents, {store.num_documents} EOS" in shown
+    assert "never a target" not in shown
+    windows = ["--seq-len", "16", "--stride", "8", "--pack", "concat", "--tail", "cover"]
+    assert cli.main(["inspect", str(out / "train"), *windows]) == 0
+    captured = capsys.readouterr()
+    assert "never a target                   0 (0.0%)" in captured.out
+    assert captured.err == ""
+
+
+def test_inspect_prints_warnings_as_lines(prepared, capsys):
+    out, _ = prepared
+    assert cli.main(["inspect", str(out / "train"), "--seq-len", "5000"]) == 0
+    error = capsys.readouterr().err
+    assert error.startswith("adaptive-sampling: warning: no window: `seq_len` 5000")
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["prepare", "--help"], ["inspect", "--help"], ["--version"]])
+def test_help_and_version_return_0(capsys, arguments):
+    assert cli.main(arguments) == 0
+    assert capsys.readouterr().out
+
+
+def test_interrupt_returns_130_and_leaves_nothing(tmp_path, texts, monkeypatch, capsys):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    # By module object: the attribute `prepare` of the folder is the function.
+    monkeypatch.setattr(sys.modules["adaptive_sampling.corpus.prepare"], "train_tokenizer", interrupted)
+    arguments = ["prepare", "--source", f"a={texts}/*.txt", "--out", str(tmp_path / "out")]
+    assert cli.main(arguments) == 130
+    assert capsys.readouterr().err == "adaptive-sampling: interrupted\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["texts"]
+
+
+def test_missing_package_is_one_line(tmp_path, texts, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    code = cli.main(["prepare", "--source", f"a={texts}/*.txt", "--out", str(tmp_path / "out")])
+    assert_one_line_error(capsys, code, "pyarrow", "[corpus]")
+
+
+def test_progress_is_shown_on_a_terminal_alone(monkeypatch, capsys):
+    cli._Progress()("reading", 5, None)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    progress = cli._Progress()
+    progress("tokenizing", 10, 10)
+    progress.close()
+    assert "tokenizing: [####################] 100%" in capsys.readouterr().err
+
+
+def test_module_runs_as_a_command(tmp_path):
+    command = [sys.executable, "-m", "adaptive_sampling.cli", "inspect", str(tmp_path / "none")]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ})
+    assert finished.returncode == 2
+    assert "Traceback" not in finished.stderr
+    assert finished.stderr.count("\n") == 1

@@ -1,0 +1,138 @@
+import io
+
+import numpy as np
+import pytest
+import torch
+
+from adaptive_sampling.errors import StateMismatchError
+from adaptive_sampling.weights import WeightPolicy
+
+GROUPS = np.arange(60) % 7
+NUM_UPDATES = 12
+
+
+def make(**settings):
+    defaults = {"groups": GROUPS, "scarcity": 1 + GROUPS, "warmup": 0.3, "cooldown": 0.2, "normalize_every": 4}
+    return WeightPolicy(**{**defaults, **settings})
+
+
+def run(policy, first, last):
+    updates = []
+    for number in range(first, last):
+        rng = np.random.default_rng(number)
+        values = rng.lognormal(1, 0.5, 20)
+        values[0] = np.nan
+        updates.append(policy.update(rng.integers(0, 60, 20), values, step=5 * (number + 1)))
+    return updates
+
+
+def through_a_file(state):
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+@pytest.mark.parametrize("stop", range(NUM_UPDATES + 1))
+@pytest.mark.parametrize("bind_first", [True, False])
+def test_a_policy_restored_at_any_update_continues_bit_for_bit(stop, bind_first):
+    unbroken = make()
+    unbroken.bind(60, 1000)
+    whole = run(unbroken, 0, NUM_UPDATES)
+    head = make()
+    head.bind(60, 1000)
+    run(head, 0, stop)
+    tail = make()
+    if bind_first:
+        tail.bind(60, 1000)
+    tail.load_state_dict(through_a_file(head.state_dict()))
+    for one, other in zip(run(tail, stop, NUM_UPDATES), whole[stop:], strict=True):
+        np.testing.assert_equal(one.ids, other.ids)
+        np.testing.assert_array_equal(one.values, other.values)
+    np.testing.assert_array_equal(tail.weights, unbroken.weights)
+    np.testing.assert_array_equal(tail.scores, unbroken.scores)
+    np.testing.assert_array_equal(tail.visits, unbroken.visits)
+    assert tail.dropped == unbroken.dropped == NUM_UPDATES
+    assert tail.explain(5) == unbroken.explain(5)
+
+
+def test_state_holds_tensors_and_primitives_alone_and_does_not_follow_the_policy():
+    policy = make(warmup=0, cooldown=0)
+    run(policy, 0, 2)
+    state = policy.state_dict()
+
+    def leaves(value):
+        if isinstance(value, dict):
+            return [leaf for part in value.values() for leaf in leaves(part)]
+        return [leaf for part in value for leaf in leaves(part)] if isinstance(value, list) else [value]
+
+    assert {type(leaf) for leaf in leaves(state)} <= {torch.Tensor, int, float, str, bool, type(None)}
+    before = {name: state[name].clone() for name in ("score", "visits", "weights")}
+    run(policy, 2, 4)
+    assert all(torch.equal(state[name], saved) for name, saved in before.items())
+
+
+def test_a_restored_policy_does_not_change_the_state():
+    policy = make(warmup=0, cooldown=0)
+    run(policy, 0, 2)
+    state = policy.state_dict()
+    before = state["score"].clone()
+    other = make(warmup=0, cooldown=0)
+    other.load_state_dict(state)
+    run(other, 2, 4)
+    assert torch.equal(state["score"], before)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"decay": 0.8}, r"`decay` of the saved policy is 0\.9, here it is 0\.8.*WeightPolicy\(decay="),
+        ({"clip": (0.0, 0.9)}, r"`clip`.*\[0\.05, 0\.9\].*\[0\.0, 0\.9\]"),
+        ({"cap": 5.0}, r"`cap`.*4\.0.*5\.0"),
+        ({"warmup": 3}, r"`warmup`.*0\.3.*3"),
+        ({"scarcity": None}, r"`scarcity`.*None"),
+        ({"groups": GROUPS[::-1]}, "`groups`"),
+        ({"priors": 1 + GROUPS}, "`priors`"),
+        ({"scarcity_measure": "distance"}, r"`scarcity_measure`.*'density'.*'distance'"),
+    ],
+)
+def test_a_state_of_other_settings_is_refused_with_both_values(changed, message):
+    saved = make()
+    saved.bind(60, 100)
+    policy = make(**changed)
+    with pytest.raises(StateMismatchError, match=message):
+        policy.load_state_dict(saved.state_dict())
+    assert not policy.visits.any()
+
+
+def test_a_state_of_another_number_of_windows_or_version_is_refused():
+    saved = WeightPolicy()
+    saved.bind(10)
+    policy = WeightPolicy()
+    policy.bind(11)
+    with pytest.raises(StateMismatchError, match="10 windows, this one for 11"):
+        policy.load_state_dict(saved.state_dict())
+    with pytest.raises(StateMismatchError, match=r"version 99.*reads 1"):
+        saved.load_state_dict({**saved.state_dict(), "version": 99})
+    with pytest.raises(StateMismatchError, match=r"10 entries.*\(9,\)"):
+        saved.load_state_dict({**saved.state_dict(), "score": torch.zeros(9)})
+
+
+def test_another_length_of_training_is_adopted_with_a_warning():
+    saved = make()
+    saved.bind(60, 1000)
+    run(saved, 0, 2)
+    policy = make()
+    policy.load_state_dict(saved.state_dict())
+    assert policy.total_steps == 1000
+    with pytest.warns(UserWarning, match="from 1000 to 2000 steps"):
+        policy.bind(60, 2000)
+    assert policy.total_steps == 2000
+    late = make()
+    late.bind(60, 2000)
+    with pytest.warns(UserWarning, match="from 1000 to 2000 steps"):
+        late.load_state_dict(saved.state_dict())
+    without_ramps = make(warmup=0, cooldown=0)
+    without_ramps.bind(60, 1000)
+    run(without_ramps, 0, 2)
+    without_ramps.bind(60, 2000)
