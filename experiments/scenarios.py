@@ -1,4 +1,4 @@
-"""Text made from text: a smaller corpus, and one of which half is near-copies of a few documents."""
+"""Text made from text: a corpus of which half is near-copies of a few documents."""
 
 from __future__ import annotations
 
@@ -20,31 +20,6 @@ def _shuffled(store: TokenStore, seed: int, purpose: str) -> NDArray[np.int64]:
 
 def _document(store: TokenStore, starts: NDArray[np.int64], index: int) -> NDArray[np.int64]:
     return np.asarray(store.tokens[starts[index] : store.document_ends[index]], np.int64)
-
-
-def as_found(source: TokenStore, path: Path, *, max_tokens: int, seed: int = 0) -> TokenStore:
-    """Write a store of whole documents, chosen by hash, of at most `max_tokens` tokens.
-
-    Raises:
-        ValueError: if not even one document fits.
-    """
-    lengths = np.diff(np.asarray(source.document_ends), prepend=0)
-    order = _shuffled(source, seed, "subset")
-    chosen = np.sort(order[np.cumsum(lengths[order]) <= max_tokens])
-    if not len(chosen):
-        raise ValueError(
-            f"`max_tokens` must hold a document, got {max_tokens}. The first has {lengths[order[0]]} tokens."
-        )
-    starts = source.document_starts
-    return TokenStore.write(
-        path,
-        (_document(source, starts, int(i)) for i in chosen),
-        vocab_size=source.vocab_size,
-        eos_id=source.eos_id,
-        sources=(source.source_names[source.document_sources[i]] for i in chosen),
-        keys=(int(source.document_keys[i]) for i in chosen),
-        append_eos=False,
-    )
 
 
 def redundant(
