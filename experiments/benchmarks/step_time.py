@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import statistics
 import time
 import warnings
@@ -18,6 +19,7 @@ from experiments.benchmarks._row import Row
 from experiments.gpt import SmallGPT
 
 NUM_WINDOWS = 10**6
+SEQ_LEN, VOCAB_SIZE = 128, 4096
 BATCH_SIZE = 16
 STEPS = 40
 ROUNDS = 3
@@ -46,8 +48,8 @@ class _StepClock(pl.Callback):
 
 
 def _seconds_per_step(adaptive: bool) -> float:
-    model = SmallGPT(max_steps=STEPS)
-    dataset = _RandomTokens(model.seq_len, model.vocab_size)
+    model = SmallGPT(VOCAB_SIZE, SEQ_LEN, max_steps=STEPS)
+    dataset = _RandomTokens(SEQ_LEN, VOCAB_SIZE)
     clock = _StepClock()
     callbacks: list[pl.Callback] = [clock]
     sampler: Any = RandomSampler(dataset)
@@ -72,6 +74,8 @@ def rows() -> Iterator[Row]:
     """Alternating runs in one process, median of the rounds."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+        logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.ERROR)
         pairs = [(_seconds_per_step(True), _seconds_per_step(False)) for _ in range(ROUNDS)]
     ours, peer = (statistics.median(times) for times in zip(*pairs, strict=True))
     yield Row(
