@@ -99,6 +99,23 @@ class AdaptiveSampler(DistributedSampler[Any]):
         self._epoch_start = 0  # stream position at which it starts
         self._finished = False  # the loader epoch was closed before its last draw
 
+    @classmethod
+    def from_weights(cls, weights: Any, **settings: Any) -> AdaptiveSampler:
+        """A sampler with one window per weight, in place of `torch.utils.data.WeightedRandomSampler(weights, …)`.
+
+        Args:
+            weights: `[N]`, finite, not negative, not all zero.
+            settings: keyword arguments of the constructor.
+
+        Example:
+            >>> sampler = AdaptiveSampler.from_weights([0.0, 3.0, 1.0], num_draws=4, seed=0)
+            >>> sorted(sampler)
+            [1, 1, 1, 2]
+        """
+        sampler = cls(len(weights), **settings)
+        sampler.set_weights(weights)
+        return sampler
+
     # --- ranks ------------------------------------------------------------------------------------------------------
 
     def bind(self, rank: int, world_size: int) -> None:

@@ -331,3 +331,17 @@ def test_probabilities_sum_to_one_and_follow_the_weights():
 def test_default_device_does_not_matter():
     with torch.device("meta"):
         assert sorted(AdaptiveSampler(5, seed=0)) == [0, 1, 2, 3, 4]
+
+
+def test_from_weights_takes_the_place_of_a_weighted_random_sampler():
+    sampler = AdaptiveSampler.from_weights(torch.tensor([0.0, 3.0, 1.0]), num_draws=8, seed=0)
+    assert np.bincount(list(sampler), minlength=3).tolist() == [0, 6, 2]
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        AdaptiveSampler.from_weights([])
+
+
+def test_the_callers_array_is_not_kept():
+    weights = np.ones(4, np.float32)
+    sampler = AdaptiveSampler.from_weights(weights, seed=0)
+    weights[:] = 0
+    assert sampler.weights.tolist() == [1, 1, 1, 1]
