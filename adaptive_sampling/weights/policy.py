@@ -17,6 +17,9 @@ from adaptive_sampling.weights._settings import Settings, WindowArrays
 from adaptive_sampling.weights.scarcity import ScarcityMeasure
 from adaptive_sampling.weights.signals import observations, resolve_signal
 
+_MOST_UNBOUND = 10**8
+"""An id beyond this is taken for an error, as long as nobody said how many windows there are."""
+
 
 @dataclass(frozen=True)
 class WeightUpdate:
@@ -121,6 +124,7 @@ class WeightPolicy:
         self.num_windows: int | None = None
         self.total_steps: int | None = None
         self.dropped = 0
+        self._grows = self._arrays.length is None
         self._warned_cooldown = False
         self._clock = _state.Clock()
         if self._arrays.length is not None:
@@ -145,8 +149,9 @@ class WeightPolicy:
             self._require_length()
         elif total_steps is not ...:
             checked_count("total_steps", total_steps, 1)
-        if self.num_windows is None:
-            self._allocate(count)
+        if self._grows and count >= (self.num_windows or 0):
+            self._resize(count)
+            self._grows = False
         elif self.num_windows != count:
             raise ValueError(
                 f"`num_windows` must be {self.num_windows}, as in this policy's arrays or scores, got {count}. "
@@ -180,6 +185,26 @@ class WeightPolicy:
         self._visits = np.zeros(num_windows, dtype=np.int32)
         self._frozen, self._weights = self._pass(0.0)
 
+    def _resize(self, num_windows: int) -> None:
+        """More windows than before; what is known of the others stays."""
+        known = self.num_windows or 0
+        if known == num_windows:
+            return
+        score, visits = (self._score, self._visits) if known else (np.empty(0, np.float32), np.empty(0, np.int32))
+        self._score = np.concatenate([score, np.zeros(num_windows - known, np.float32)])
+        self._visits = np.concatenate([visits, np.zeros(num_windows - known, np.int32)])
+        self.num_windows = num_windows
+        self._frozen, self._weights = self._pass(self._frozen.ramp if known else 0.0)
+
+    def _grown_for(self, ids: Any) -> int:
+        """N, which is the largest id so far plus one as long as nothing else says what it is."""
+        if self._grows:
+            checked = checked_ids("ids", ids, _MOST_UNBOUND)
+            needed = max(int(checked.max(initial=-1)) + 1, self.num_windows or 0)
+            if needed:
+                self._resize(needed)
+        return self._bound()
+
     def _bound(self) -> int:
         if self.num_windows is None:
             raise ValueError(
@@ -201,14 +226,17 @@ class WeightPolicy:
         Returns:
             The weights that changed.
 
+        As long as no array, state or `bind` says how many windows there are, there are as many as the largest id seen.
+
         Raises:
             ValueError: on ids out of range, values the signal cannot take, other lengths, or an unknown number of
                 windows or length of training; nothing is changed then.
             TypeError: on ids that are no integers or values that are no real numbers.
         """
-        num_windows = self._bound()
         if self.total_steps is None:
             self._require_length()
+        before = self.num_windows
+        num_windows = self._grown_for(ids)
         now = self._clock.step + 1 if step is None else checked_count("step", step, 0)
         checked = checked_ids("ids", ids, num_windows)
         observed, means, dropped = observations(self._signal, checked, checked_values("values", values, len(checked)))
@@ -218,7 +246,7 @@ class WeightPolicy:
         self.dropped += dropped
         self._clock.tick(now)
         warmup, cooldown = self.settings.ramp_steps(self.total_steps)
-        if self._clock.pass_is_due(
+        if num_windows != before or self._clock.pass_is_due(
             news=len(observed) > 0 and not self._frozen.any_seen,
             interval=self.settings.normalize_every,
             total_steps=self.total_steps,
@@ -338,6 +366,7 @@ class WeightPolicy:
         arrays = _state.from_tensors(state_dict)
         self.num_windows = int(state_dict["num_windows"])
         self._score, self._visits, self._weights = arrays["score"], arrays["visits"], arrays["weights"]
+        self._grows = False
         self._frozen = _state.frozen_from_primitives(state_dict["frozen"])
         self._clock = _state.Clock(**state_dict["clock"])
         self.dropped = int(state_dict["dropped"])

@@ -317,10 +317,29 @@ def test_a_loss_that_rounding_took_below_zero_is_zero():
     assert policy.scores[0] == 0
 
 
-def test_update_needs_a_number_of_windows_and_says_how():
+def test_without_a_number_of_windows_there_are_as_many_as_the_largest_id_seen():
+    policy = WeightPolicy(warmup=0, cooldown=0)
     with pytest.raises(ValueError, match=r"policy\.bind\(num_windows\)"):
-        make().update([0], [1.0])
-    assert len(make(priors=np.ones(7)).weights) == 7
+        _ = policy.weights
+    assert policy.update([2, 0], [3.0, 1.0]).ids is None
+    assert np.isnan(policy.scores[1])
+    assert policy.scores[[0, 2]].tolist() == [1.0, 3.0]
+    grown = policy.update([4], [2.0])
+    assert grown.ids is None
+    assert len(grown.values) == 5
+    assert policy.visits.tolist() == [1, 0, 1, 0, 1]
+    policy.bind(6)
+    assert policy.scores[[0, 2, 4]].tolist() == [1.0, 3.0, 2.0]
+    with pytest.raises(ValueError, match=r"\[0, 6\), got 6"):
+        policy.update([6], [1.0])
+    with pytest.raises(ValueError, match="got -1"):
+        WeightPolicy(warmup=0, cooldown=0).update([-1], [1.0])
+    with pytest.raises(ValueError, match="got 10000000000"):
+        WeightPolicy(warmup=0, cooldown=0).update([10**10], [1.0])
+    policy = WeightPolicy(warmup=0, cooldown=0)
+    policy.update([8], [1.0])
+    with pytest.raises(ValueError, match=r"must be 9.*got 5"):
+        policy.bind(5)
 
 
 def test_weights_and_visits_are_read_only():
