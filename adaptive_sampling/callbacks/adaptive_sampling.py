@@ -77,6 +77,7 @@ class AdaptiveSampling(pl.Callback):
         self._unwrap: Callable[[], None] | None = None
         self._attached = False
         self._checked_batch = False
+        self._warned_dropped = False
         self._resumed = False
         self._waiting_state: dict[str, Any] | None = None
 
@@ -159,7 +160,15 @@ class AdaptiveSampling(pl.Callback):
                 "workers or a smaller prefetch_factor."
             )
         total = trainer.estimated_stepping_batches
-        self.policy.bind(sampler.num_windows, int(total) if np.isfinite(total) and total > 0 else None)
+        known = int(total) if np.isfinite(total) and total > 0 else None
+        self.policy.bind(sampler.num_windows, known)
+        if known is not None and known <= self.update_every + sampler.lag:
+            warnings.warn(
+                f"no learned weight can count: training has {known} steps, the first update comes after step "
+                f"{self.update_every} and counts `sampler.lag` = {sampler.lag} steps later. Train longer, or lower "
+                "`update_every` or `sampler.lag`.",
+                stacklevel=2,
+            )
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Leave the strategy as it was."""
@@ -262,6 +271,13 @@ class AdaptiveSampling(pl.Callback):
 
         def compute() -> tuple[NDArray[np.int64] | None, NDArray[np.float32]]:
             update = self.policy.update(ids.numpy(), values.numpy(), step=step)
+            if self.policy.dropped and not self._warned_dropped:
+                self._warned_dropped = True
+                warnings.warn(
+                    f"{self.policy.dropped} of {len(ids)} window losses up to step {step} were not finite and are left "
+                    "out of the weights. Further ones are counted in `callback.policy.dropped`.",
+                    stacklevel=2,
+                )
             return update.ids, np.ascontiguousarray(update.values, np.float32)
 
         changed, weights = self._permuted(*broadcast_weights(compute))

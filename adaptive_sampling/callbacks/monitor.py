@@ -68,7 +68,7 @@ class SamplingMonitor(pl.Callback):
         pl_module.log_dict(
             {f"sampling/{k}": torch.tensor(v, device=pl_module.device) for k, v in scalars.items() if np.isfinite(v)},
             prog_bar=True,
-            logger=True,
+            logger=bool(trainer.loggers),
             on_step=True,
             on_epoch=False,
             batch_size=1,

@@ -21,6 +21,8 @@ def refuse_occupied(path: Path, name: str) -> None:
     """
     if path.is_dir() and not any(path.iterdir()):
         return
+    if path.is_file():
+        raise StoreError(f"`{name}` must be a new or empty folder, got {str(path)!r}, a file. Choose another path.")
     if path.exists() or path.is_symlink():
         raise StoreError(
             f"`{name}` must be a new or empty folder, got {str(path)!r}, which is not empty. "

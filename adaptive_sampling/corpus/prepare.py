@@ -102,8 +102,8 @@ def prepare(
     """
     if isinstance(validation_fraction, bool) or not 0 <= validation_fraction < 1:
         raise ValueError(f"`validation_fraction` must be at least 0 and below 1, got {validation_fraction!r}. Try 0.1.")
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise ValueError(f"`seed` must be an integer, got {seed!r}. Try 0.")
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise ValueError(f"`seed` must be an integer of at least 0, got {seed!r}. Try 0.")
     if tokenizer is None:
         check_vocab_size(vocab_size)
     require("pyarrow", "to write a manifest")
@@ -179,6 +179,10 @@ def _spool(documents: Iterable[Document], folder: Path, rows_of: DocumentFilter,
 
 
 def _check_splits(kept: dict[Split, list[ManifestRow]], num_documents: int, validation_fraction: float) -> None:
+    if not kept["train"] and not kept["validation"]:
+        raise ValueError(
+            f"`documents` must leave at least one for training, got {num_documents}, none with text. Check the files."
+        )
     if not kept["train"]:
         raise ValueError(
             f"`documents` must leave at least one for training, got {num_documents}, of which "

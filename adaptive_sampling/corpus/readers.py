@@ -43,6 +43,11 @@ def read_text_files(source_name: str, glob_pattern: str) -> Iterator[Document]:
         raise ValueError(f"`source_name` must be a name, got {source_name!r}. Give the source a name, such as 'wiki'.")
     found = glob.glob(os.path.expanduser(glob_pattern), recursive=True)
     paths = sorted((path for path in found if os.path.isfile(path)), key=lambda path: path.replace(os.sep, "/"))
+    if not paths and os.path.isdir(glob_pattern):
+        raise ValueError(
+            f"`glob_pattern` must match files, got {glob_pattern!r}, which is a folder. "
+            f"Write {os.path.join(glob_pattern, '**', '*.txt')!r} for the text files in it."
+        )
     if not paths:
         raise ValueError(
             f"`glob_pattern` must match at least one file, got {glob_pattern!r}, which matches none. "

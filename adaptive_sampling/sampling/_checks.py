@@ -41,7 +41,7 @@ def checked_weights(name: str, values: Any, length: int, ids: NDArray[np.int64] 
         first = int(bad.argmax())
         at = first if ids is None else int(ids[first])
         raise ValueError(
-            f"`{name}` must be finite in float32 and not negative, got {array[first]!r} for window {at}. "
+            f"`{name}` must be finite in float32 and not negative, got {array[first].item()!r} for window {at}. "
             "Clean the weights first; the old ones stay in place."
         )
     return weights

@@ -40,6 +40,9 @@ class Places(NamedTuple):
     repeated: Int64
 
 
+_SHORT_CURE = "Use a smaller seq_len, tail='pad', or pack='concat'."
+
+
 class WindowDataset(Dataset[dict[str, torch.Tensor]]):
     """All windows of `store` under `config`.
 
@@ -103,7 +106,7 @@ class WindowDataset(Dataset[dict[str, torch.Tensor]]):
             what = "stream" if self.config.pack == "concat" else "document"
             warnings.warn(
                 f"no window: `seq_len` {self.config.seq_len} needs {needed} tokens, the longest {what} has {longest}. "
-                "Use a smaller seq_len, tail='pad', or pack='concat'.",
+                + ("Use a smaller seq_len." if needed == 2 or what == "stream" else _SHORT_CURE),
                 stacklevel=3,
             )
         elif not self._length:

@@ -18,6 +18,10 @@ from adaptive_sampling.ab import Arm, FairnessError, FolderInUseError, Result, l
 from adaptive_sampling.ab.evaluation import WEIGHT_EDGES, evaluation_steps, weight_counts
 from adaptive_sampling.weights import WeightPolicy
 
+# These trainings are too short on purpose for learned weights to count.
+pytestmark = pytest.mark.filterwarnings("ignore:no learned weight can count")
+
+
 ARMS = (
     Arm("uniform"),
     Arm("adaptive", WeightPolicy, update_every=3),

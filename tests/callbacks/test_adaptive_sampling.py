@@ -12,6 +12,8 @@ from torch.utils.data import DataLoader, Dataset
 import adaptive_sampling as ads
 from adaptive_sampling.callbacks import AdaptiveSampling, SamplingMonitor
 
+# These trainings are too short on purpose for learned weights to count.
+pytestmark = pytest.mark.filterwarnings("ignore:no learned weight can count")
 NUM_WINDOWS, SEQ_LEN, VOCAB = 48, 6, 11
 
 
@@ -322,7 +324,10 @@ def test_non_finite_losses_never_reach_a_weight(tmp_path):
             return out
 
     sampler, loader, callback = make_parts()
-    make_trainer(tmp_path, callback, max_epochs=1).fit(Exploding("dict"), loader)
+    with pytest.warns(UserWarning, match="4 of 8 window losses up to step 2 were not finite") as caught:
+        make_trainer(tmp_path, callback, max_epochs=1).fit(Exploding("dict"), loader)
+    assert len([w for w in caught if "not finite" in str(w.message)]) == 1
+    assert callback.policy.dropped == NUM_WINDOWS // 2
     assert np.isfinite(sampler.weights).all()
     assert callback.policy.visits.sum() == NUM_WINDOWS // 2
 
@@ -381,3 +386,16 @@ def test_a_failing_logger_warns_once_and_training_goes_on(tmp_path):
         trainer.fit(module, loader)
     assert len([w for w in caught if "could not log" in str(w.message)]) == 1
     assert len(module.trained) == 2 * NUM_WINDOWS
+
+
+def test_a_training_too_short_for_any_update_to_count_warns(tmp_path):
+    _, loader, callback = make_parts(update_every=10, lag=2)
+    with pytest.warns(UserWarning, match=r"training has 12 steps, the first update comes after step 10.*lag` = 2"):
+        make_trainer(tmp_path, callback, max_epochs=1).fit(Bigram(), loader)
+
+
+def test_monitor_without_a_logger_is_silent_but_for_the_bar(tmp_path):
+    sampler, loader, callback = make_parts()
+    trainer = make_trainer(tmp_path, callback, SamplingMonitor(every_n_steps=1))
+    trainer.fit(Bigram(), loader)
+    assert trainer.progress_bar_metrics["sampling/share_seen"] == 1.0

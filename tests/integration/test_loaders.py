@@ -10,6 +10,8 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset
 import adaptive_sampling as ads
 from adaptive_sampling.callbacks import AdaptiveSampling
 
+# These trainings are too short on purpose for learned weights to count.
+pytestmark = pytest.mark.filterwarnings("ignore:no learned weight can count")
 SIZE = 26
 
 

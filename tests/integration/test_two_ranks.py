@@ -53,6 +53,9 @@ def run(world, batch_size, policy=None, sampler_seed=None, epochs=3):
     assert trainer.train_dataloader.sampler is sampler
     with open(f"{OUT}/world{world}-rank{rank}.json", "w") as file:
         json.dump({"ids": module.ids, "weights": sampler.weights.tolist(), "steps": trainer.global_step}, file)
+    if world > 1:
+        # Left to the interpreter's exit, gloo's threads may still run when they are torn down.
+        torch.distributed.destroy_process_group()
 """
 
 
