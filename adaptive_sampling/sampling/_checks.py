@@ -5,21 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-
-def as_array(name: str, values: Any) -> NDArray[Any]:
-    """One-dimensional NumPy array of `values`; tensors must live on the CPU."""
-    if isinstance(values, torch.Tensor):
-        if values.device.type != "cpu":
-            raise ValueError(f"`{name}` must be on the CPU, got a tensor on {values.device}. Call .cpu() first.")
-        values = values.detach()
-        values = values.float().numpy() if values.dtype in (torch.bfloat16, torch.float16) else values.numpy()
-    array = np.asarray(values)
-    if array.ndim != 1:
-        raise ValueError(f"`{name}` must be one-dimensional, got shape {array.shape}. Flatten it first.")
-    return array
+from adaptive_sampling._arrays import as_array, checked_integer
 
 
 def checked_weights(name: str, values: Any, length: int, ids: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
@@ -47,19 +35,24 @@ def checked_weights(name: str, values: Any, length: int, ids: NDArray[np.int64] 
     return weights
 
 
-def checked_ids(name: str, values: Any, num_windows: int) -> NDArray[np.int64]:
-    """int64 array of `values`, each in [0, num_windows).
+def checked_length(num_windows_or_dataset: Any) -> int:
+    """Number of windows: an integer, or the length of a dataset.
 
     Raises:
-        ValueError: naming the first id out of range.
-        TypeError: if the values are no integers.
+        ValueError, TypeError: if there is no window, or no length.
     """
-    array = as_array(name, values)
-    if len(array) and array.dtype.kind not in "iu":
-        raise TypeError(f"`{name}` must be integers, got dtype {array.dtype}. Convert to int64.")
-    bad = (array < 0) | (array >= num_windows)
-    if bad.any():
+    if isinstance(num_windows_or_dataset, (int, np.integer)):
+        return checked_integer("num_windows", num_windows_or_dataset, 1)
+    try:
+        length = len(num_windows_or_dataset)
+    except TypeError:
+        raise TypeError(
+            "`num_windows_or_dataset` must be an integer or have a length, "
+            f"got {type(num_windows_or_dataset).__name__}."
+        ) from None
+    if length < 1:
         raise ValueError(
-            f"`{name}` must be in [0, {num_windows}), got {int(array[bad.argmax()])} at position {int(bad.argmax())}."
+            "`num_windows_or_dataset` must hold at least one window, got 0. "
+            "Check the text, or use a smaller seq_len, tail='pad' or pack='concat'."
         )
-    return array.astype(np.int64)
+    return length

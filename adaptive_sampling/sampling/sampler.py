@@ -7,7 +7,6 @@ out the same order.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,9 +16,11 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch.utils.data import DistributedSampler
 
+from adaptive_sampling._arrays import checked_ids, checked_integer
 from adaptive_sampling._random import stable_hash
 from adaptive_sampling.errors import StateMismatchError
-from adaptive_sampling.sampling._checks import checked_ids
+from adaptive_sampling.sampling._checks import checked_length
+from adaptive_sampling.sampling._iteration import RankShare
 from adaptive_sampling.sampling.stream import Draws, DrawStream
 
 
@@ -78,14 +79,14 @@ class AdaptiveSampler(DistributedSampler[Any]):
     ) -> None:
         # DistributedSampler.__init__ is not called: it wants ranks to exist, while scripts build samplers first.
         self.dataset = num_windows_or_dataset
-        self._num_windows = _length(num_windows_or_dataset)
-        self._num_draws = self._num_windows if num_draws is None else _integer("num_draws", num_draws, 1)
+        self._num_windows = checked_length(num_windows_or_dataset)
+        self._num_draws = self._num_windows if num_draws is None else checked_integer("num_draws", num_draws, 1)
         if self._num_draws >= 2**31:
             raise ValueError(f"`num_draws` must be below 2^31, got {self._num_draws}. Use several epochs.")
         default_block = min(max(self._num_draws // 100, 64), 8192)
-        block = default_block if block_size is None else _integer("block_size", block_size, 1)
+        block = default_block if block_size is None else checked_integer("block_size", block_size, 1)
         self._stream = DrawStream(self._num_windows, self._num_draws, draws, block)
-        self._seed = None if seed is None else _integer("seed", seed, 0)
+        self._seed = None if seed is None else checked_integer("seed", seed, 0)
         if (rank is None) != (world_size is None):
             raise ValueError(f"`rank` and `world_size` must be given together, got {rank!r} and {world_size!r}.")
         self._rank: int | None = None
@@ -120,8 +121,8 @@ class AdaptiveSampler(DistributedSampler[Any]):
 
     def bind(self, rank: int, world_size: int) -> None:
         """Say which share of the stream this process takes: positions rank, rank + world_size, …"""
-        world = _integer("world_size", world_size, 1)
-        own = _integer("rank", rank, 0)
+        world = checked_integer("world_size", world_size, 1)
+        own = checked_integer("rank", rank, 0)
         if own >= world:
             raise ValueError(f"`rank` must be below world_size {world}, got {own}.")
         if self._num_draws < world:
@@ -267,7 +268,7 @@ class AdaptiveSampler(DistributedSampler[Any]):
 
         It consumes the same stream as iteration, over all ranks: after `draw`, iterators go on behind it.
         """
-        count = _integer("n", n, 0)
+        count = checked_integer("n", n, 0)
         if self._finished:
             self._next_epoch()
         end = self._stream.position + count
@@ -280,7 +281,7 @@ class AdaptiveSampler(DistributedSampler[Any]):
         return ids
 
     def __iter__(self) -> Iterator[int]:
-        return _Draws(self)
+        return RankShare(self)
 
     def __len__(self) -> int:
         """Draws per epoch on this rank: always the full epoch, also when the epoch was resumed in its middle."""
@@ -288,7 +289,7 @@ class AdaptiveSampler(DistributedSampler[Any]):
 
     def set_epoch(self, epoch: int) -> None:
         """Jump ahead to the start of a later epoch. Never rewinds: an earlier or the current number has no effect."""
-        target = _integer("epoch", epoch, 0)
+        target = checked_integer("epoch", epoch, 0)
         if target <= self._epoch + self._epoch_is_over():
             return
         if self._stream.seed is None:
@@ -377,70 +378,3 @@ class AdaptiveSampler(DistributedSampler[Any]):
         self._epoch, self._epoch_start = int(state["epoch"]), int(state["epoch_start"])
         self._finished = bool(state["finished"])
         self._newest += 1
-
-
-class _Draws(Iterator[int]):
-    """The rest of the current epoch for one rank. Without effect before its first `next`, which silences older ones."""
-
-    def __init__(self, sampler: AdaptiveSampler) -> None:
-        self._sampler = sampler
-        self._generation: int | None = None
-        self._next = 0  # stream position of the next draw of all ranks
-        self._ready: Iterator[int] = iter(())  # this rank's share of what is drawn from there on
-
-    def __next__(self) -> int:
-        sampler = self._sampler
-        if self._generation == sampler._newest:
-            value = next(self._ready, None)
-            if value is not None:
-                return self._hand_out(value)
-        world = sampler._bound_world()
-        if self._generation is None:
-            sampler._newest += 1
-            self._generation = sampler._newest
-            if sampler._epoch_is_over():
-                sampler._next_epoch()
-            self._next = sampler._stream.position
-        if self._generation != sampler._newest or self._next + world > sampler._epoch_end():
-            raise StopIteration
-        sampler._fill(self._next + world)
-        rest = min(sampler._stream.end, sampler._epoch_end()) - self._next
-        own = sampler._stream.ahead(self._next + sampler.rank, world)[: rest // world]
-        self._ready = iter(own.tolist())
-        return self._hand_out(next(self._ready))
-
-    def _hand_out(self, value: int) -> int:
-        self._next += self._sampler._world or 1
-        if not self._sampler._managed:
-            self._sampler._stream.advance(self._next)
-        return value
-
-
-def _integer(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool):
-        raise TypeError(f"`{name}` must be an integer, got {value!r}.")
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"`{name}` must be an integer, got {value!r}.") from None
-    if number < least:
-        raise ValueError(f"`{name}` must be at least {least}, got {number}.")
-    return number
-
-
-def _length(num_windows_or_dataset: Any) -> int:
-    if isinstance(num_windows_or_dataset, (int, np.integer)):
-        return _integer("num_windows", num_windows_or_dataset, 1)
-    try:
-        length = len(num_windows_or_dataset)
-    except TypeError:
-        raise TypeError(
-            "`num_windows_or_dataset` must be an integer or have a length, "
-            f"got {type(num_windows_or_dataset).__name__}."
-        ) from None
-    if length < 1:
-        raise ValueError(
-            "`num_windows_or_dataset` must hold at least one window, got 0. "
-            "Check the text, or use a smaller seq_len, tail='pad' or pack='concat'."
-        )
-    return length

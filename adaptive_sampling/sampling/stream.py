@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from adaptive_sampling._arrays import as_array, checked_ids
 from adaptive_sampling.errors import StateMismatchError
-from adaptive_sampling.sampling._checks import as_array, checked_ids, checked_weights
+from adaptive_sampling.sampling._checks import checked_weights
 from adaptive_sampling.sampling._schedule import WeightSchedule
 from adaptive_sampling.sampling.tickets import Multinomial, Tickets
 

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_sampling._arrays import checked_ids
 from adaptive_sampling.weights import _full_pass, _state, transforms
-from adaptive_sampling.weights._checks import checked_count, checked_ids, checked_values
+from adaptive_sampling.weights._checks import checked_count, checked_values
 from adaptive_sampling.weights._full_pass import Frozen
 from adaptive_sampling.weights._settings import Settings, WindowArrays
 from adaptive_sampling.weights.scarcity import ScarcityMeasure

@@ -1,0 +1,59 @@
+"""Arrays and ids that callers hand over, checked before anything is changed."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+
+def as_array(name: str, values: Any) -> NDArray[Any]:
+    """One-dimensional NumPy array of `values`; tensors must live on the CPU."""
+    if isinstance(values, torch.Tensor):
+        if values.device.type != "cpu":
+            raise ValueError(f"`{name}` must be on the CPU, got a tensor on {values.device}. Call .cpu() first.")
+        values = values.detach()
+        values = values.float().numpy() if values.dtype in (torch.bfloat16, torch.float16) else values.numpy()
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise ValueError(f"`{name}` must be one-dimensional, got shape {array.shape}. Flatten it first.")
+    return array
+
+
+def checked_ids(name: str, values: Any, num_windows: int) -> NDArray[np.int64]:
+    """int64 array of `values`, each in [0, num_windows).
+
+    Raises:
+        ValueError: naming the first id out of range.
+        TypeError: if the values are no integers.
+    """
+    array = as_array(name, values)
+    if len(array) and array.dtype.kind not in "iu":
+        raise TypeError(
+            f"`{name}` must be integers, got dtype {array.dtype}, first {array[0].item()!r}. Convert to int64."
+        )
+    bad = (array < 0) | (array >= num_windows)
+    if bad.any():
+        first = int(bad.argmax())
+        raise ValueError(f"`{name}` must be in [0, {num_windows}), got {int(array[first])} at position {first}.")
+    return array.astype(np.int64)
+
+
+def checked_integer(name: str, value: Any, least: int) -> int:
+    """`value` as an int of at least `least`; booleans and floats are refused.
+
+    Raises:
+        ValueError, TypeError: naming the value.
+    """
+    if isinstance(value, bool):
+        raise TypeError(f"`{name}` must be an integer, got {value!r}.")
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"`{name}` must be an integer, got {value!r}.") from None
+    if number < least:
+        raise ValueError(f"`{name}` must be at least {least}, got {number}.")
+    return number
