@@ -6,7 +6,7 @@ block), so the stream is a function of the seed and of the history of weights al
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from adaptive_sampling.sampling.sum_tree import SumTree, padded_size
 _CHUNK = 1 << 20
 _FRACTION_BINS = 1 << 16
 _PHASES = 1 << 20
+_FLOOR_REACH = 256
 
 
 class _Engine:
@@ -237,18 +238,16 @@ class Tickets(_Engine):
         A histogram of the fractions finds the bin of the threshold, so only that bin is ever sorted: O(N), and small
         beside the arrays themselves.
         """
+        whole = self._whole_tickets()
         low, high = -1, 1
-        while self._whole_tickets(low) > remaining:
+        while whole(low) > remaining:
             low *= 2
-        while self._whole_tickets(high) <= remaining:
+        while whole(high) <= remaining:
             high *= 2
         while high - low > 1:
             middle = (low + high) // 2
-            if self._whole_tickets(middle) <= remaining:
-                low = middle
-            else:
-                high = middle
-        missing = remaining - self._whole_tickets(low)
+            low, high = (middle, high) if whole(middle) <= remaining else (low, middle)
+        missing = remaining - whole(low)
         if not missing:
             return low, 2.0, 0
         counts = np.zeros(_FRACTION_BINS, np.int64)
@@ -262,12 +261,28 @@ class Tickets(_Engine):
         larger = int((inside > threshold).sum())
         return low, float(threshold), missing - above - larger
 
-    def _whole_tickets(self, whole_shift: int) -> int:
-        total = 0
+    def _whole_tickets(self) -> Callable[[int], int]:
+        """Function of an integer shift: Σ max(floor(balance) + shift, 0) over the windows that can be drawn.
+
+        One pass over all windows counts the floors; floors beyond the table are kept one by one.
+        """
+        counts = np.zeros(2 * _FLOOR_REACH, np.int64)
+        beyond = []
         for start in range(0, self.num_windows, _CHUNK):
             part = slice(start, min(start + _CHUNK, self.num_windows))
-            floors = np.floor(self._balance[part][self.weights[part] > 0]) + whole_shift
-            total += int(np.maximum(floors, 0).sum(dtype=np.float64))
+            floors = np.floor(self._balance[part][self.weights[part] > 0]).astype(np.int64) + _FLOOR_REACH
+            inside = (floors >= 0) & (floors < len(counts))
+            if inside.all():
+                counts += np.bincount(floors, minlength=len(counts))
+            else:
+                counts += np.bincount(floors[inside], minlength=len(counts))
+                beyond.append(floors[~inside] - _FLOOR_REACH)
+        values = np.arange(-_FLOOR_REACH, _FLOOR_REACH)
+        rare = np.concatenate(beyond) if beyond else np.empty(0, np.int64)
+
+        def total(shift: int) -> int:
+            return int((np.maximum(values + shift, 0) * counts).sum() + np.maximum(rare + shift, 0).sum())
+
         return total
 
     def _gaining_fractions(self, whole_shift: int) -> Iterator[NDArray[np.float32]]:
