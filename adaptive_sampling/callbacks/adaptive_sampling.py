@@ -102,7 +102,9 @@ class AdaptiveSampling(pl.Callback):
         sampler.bind(trainer.global_rank, trainer.world_size)
         sampler.manage()
         _ = sampler.seed  # rank 0's choice reaches all ranks here, where all of them pass
-        if self.permutation is not None and sorted(self.permutation) != list(range(sampler.num_windows)):
+        if self.permutation is not None and not np.array_equal(
+            np.sort(self.permutation), np.arange(sampler.num_windows)
+        ):
             raise MisconfigurationException(
                 f"`permutation` must hold each of {sampler.num_windows} ids once, got {len(self.permutation)} entries."
             )

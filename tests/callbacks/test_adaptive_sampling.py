@@ -399,3 +399,30 @@ def test_monitor_without_a_logger_is_silent_but_for_the_bar(tmp_path):
     trainer = make_trainer(tmp_path, callback, SamplingMonitor(every_n_steps=1))
     trainer.fit(Bigram(), loader)
     assert trainer.progress_bar_metrics["sampling/share_seen"] == 1.0
+
+
+@pytest.mark.parametrize("bad", [np.arange(NUM_WINDOWS - 1), np.zeros(NUM_WINDOWS), np.arange(NUM_WINDOWS) + 1])
+def test_a_permutation_that_is_none_is_refused_before_the_first_step(tmp_path, bad):
+    _, loader, callback = make_parts()
+    callback.permutation = bad.astype(np.int64)
+    module = Bigram()
+    with pytest.raises(MisconfigurationException, match=f"each of {NUM_WINDOWS} ids once, got {len(bad)} entries"):
+        make_trainer(tmp_path, callback).fit(module, loader)
+    assert module.trained == []
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_updates_count_from_the_stream_position_of_their_step_and_the_lag(tmp_path, monkeypatch, accumulate):
+    sampler, loader, callback = make_parts(update_every=2, lag=3)
+    positions = []
+    original = sampler.schedule_weights
+
+    def noted(position, ids, values):
+        positions.append(position)
+        original(position, ids, values)
+
+    monkeypatch.setattr(sampler, "schedule_weights", noted)
+    make_trainer(tmp_path, callback, max_epochs=1, accumulate_grad_batches=accumulate).fit(Bigram(), loader)
+    windows_per_step = 4 * accumulate
+    steps = range(2, 12 // accumulate + 1, 2)
+    assert positions == [(step + 3) * windows_per_step for step in steps]

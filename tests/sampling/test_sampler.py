@@ -345,3 +345,12 @@ def test_the_callers_array_is_not_kept():
     sampler = AdaptiveSampler.from_weights(weights, seed=0)
     weights[:] = 0
     assert sampler.weights.tolist() == [1, 1, 1, 1]
+
+
+def test_scheduled_weights_count_from_a_block_that_starts_exactly_at_their_position():
+    sampler = AdaptiveSampler(100, num_draws=100, block_size=10, seed=0)
+    sampler.draw(10)
+    sampler.schedule_weights(30, None, (np.arange(100) == 7).astype(float))
+    ids = sampler.draw(40)
+    assert (ids[20:] == 7).all()
+    assert (ids[:20] != 7).sum() >= 18

@@ -163,3 +163,12 @@ def test_heavy_weight_at_the_very_end_is_found():
     weights[-1] = 1e6
     assert (Tickets(weights, num_draws=100, seed=0).next_block(100) == 299_999).all()
     assert (Multinomial(weights, num_draws=100, seed=0).next_block(100) == 299_999).all()
+
+
+@pytest.mark.parametrize("engine_type", [Tickets, Multinomial])
+def test_weights_are_summed_in_float64(engine_type):
+    weights = np.full(200_000, 0.1, np.float32)
+    weights[0] = 1e6
+    engine = engine_type(weights, num_draws=10, seed=0)
+    # In float32 the sum would be off by about 1e-8 of itself at every addition.
+    assert engine.total_weight == pytest.approx(1e6 + 199_999 * float(np.float32(0.1)), rel=1e-13)
