@@ -8,7 +8,8 @@ dataset.
 """
 
 from adaptive_sampling.sampling.sampler import AdaptiveSampler
+from adaptive_sampling.sampling.shares import ShareSchedule, apportion
 from adaptive_sampling.sampling.sum_tree import SumTree
 from adaptive_sampling.sampling.tickets import Multinomial, Tickets
 
-__all__ = ["AdaptiveSampler", "Multinomial", "SumTree", "Tickets"]
+__all__ = ["AdaptiveSampler", "Multinomial", "ShareSchedule", "SumTree", "Tickets", "apportion"]

@@ -21,6 +21,8 @@ from adaptive_sampling._random import stable_hash
 from adaptive_sampling.errors import StateMismatchError
 from adaptive_sampling.sampling._checks import checked_length
 from adaptive_sampling.sampling._iteration import RankShare
+from adaptive_sampling.sampling._sources import source_map
+from adaptive_sampling.sampling.shares import ShareSchedule, SourceShares
 from adaptive_sampling.sampling.stream import Draws, DrawStream
 
 
@@ -43,6 +45,12 @@ class AdaptiveSampler(DistributedSampler[Any]):
         seed: non-negative integer. Default: derived from `torch.initial_seed()` at the first draw, rank 0's for all.
         rank: this process's rank; default: from `torch.distributed` at the first draw, else 0.
         world_size: number of processes; default: from `torch.distributed` at the first draw, else 1.
+        source_shares: shares of tokens (valid targets) per source, held whatever the weights inside a source do: name →
+            share in any common unit, one for each source of the dataset; or a list of (stream position in draws over
+            all ranks, shares), between which shares run linearly. Default: weights alone decide.
+        stratified: with `source_shares`: spread the sources evenly over the draws, so that each batch is apportioned by
+            largest remainder; otherwise their order inside a block is drawn. Over an epoch the numbers are the same.
+        sources: the source of each window, `[N]` integers or strings; default: what the dataset says.
 
     Determinism:
         The stream is a function of seed and weight history, equal on every rank and platform. No global random state
@@ -76,6 +84,9 @@ class AdaptiveSampler(DistributedSampler[Any]):
         seed: int | None = None,
         rank: int | None = None,
         world_size: int | None = None,
+        source_shares: SourceShares | None = None,
+        stratified: bool = False,
+        sources: Any = None,
     ) -> None:
         # DistributedSampler.__init__ is not called: it wants ranks to exist, while scripts build samplers first.
         self.dataset = num_windows_or_dataset
@@ -85,7 +96,15 @@ class AdaptiveSampler(DistributedSampler[Any]):
             raise ValueError(f"`num_draws` must be below 2^31, got {self._num_draws}. Use several epochs.")
         default_block = min(max(self._num_draws // 100, 64), 8192)
         block = default_block if block_size is None else checked_integer("block_size", block_size, 1)
-        self._stream = DrawStream(self._num_windows, self._num_draws, draws, block)
+        self._sources, shares = None, None
+        if source_shares is not None:
+            self._sources = source_map(num_windows_or_dataset, self._num_windows, sources)
+            shares = ShareSchedule(source_shares, self._sources.names)
+        elif stratified or sources is not None:
+            raise ValueError("`stratified` and `sources` need `source_shares`. Say which share each source shall have.")
+        self._stream = DrawStream(
+            self._num_windows, self._num_draws, draws, block, self._sources, shares, bool(stratified)
+        )
         self._seed = None if seed is None else checked_integer("seed", seed, 0)
         if (rank is None) != (world_size is None):
             raise ValueError(f"`rank` and `world_size` must be given together, got {rank!r} and {world_size!r}.")
@@ -238,12 +257,33 @@ class AdaptiveSampler(DistributedSampler[Any]):
         self._stream.schedule_weights(position, ids, values, cure)
 
     def probabilities(self, ids: Any = None) -> NDArray[np.float64]:
-        """Probability per draw of `ids` (default: all windows), float64: weight / Σ weight."""
-        weights = self.weights
-        total = weights.sum(dtype=np.float64)
-        chosen = weights if ids is None else weights[checked_ids("ids", ids, self._num_windows)]
-        probabilities: NDArray[np.float64] = chosen.astype(np.float64) / total
-        return probabilities
+        """Probability per draw of `ids` (default: all windows), float64.
+
+        Weight / Σ weight; with shares, the source's share of draws × weight / Σ weight of the source. O(N).
+        """
+        return self._stream.probabilities(None if ids is None else checked_ids("ids", ids, self._num_windows))
+
+    @property
+    def source_shares(self) -> dict[Any, float] | None:
+        """Shares of tokens per source at the present stream position, in sum 1; None without shares."""
+        if self._sources is None or self._stream.shares is None:
+            return None
+        shares = self._stream.shares.at(np.array([float(self._stream.position)]))[0]
+        return dict(zip(self._sources.names, shares.tolist(), strict=True))
+
+    def set_source_shares(self, source_shares: SourceShares) -> None:
+        """Replace the shares of tokens per source; blocks drawn from now on see them.
+
+        Args:
+            source_shares: as in the constructor.
+
+        Raises:
+            RuntimeError: if the sampler was built without shares.
+            ValueError, TypeError: naming the source; the old shares stay.
+        """
+        if self._sources is None:
+            raise RuntimeError("this sampler has no shares. Give `source_shares` when it is built.")
+        self._stream.set_shares(ShareSchedule(source_shares, self._sources.names))
 
     # --- the stream -------------------------------------------------------------------------------------------------
 

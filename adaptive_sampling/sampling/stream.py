@@ -15,11 +15,15 @@ from adaptive_sampling._arrays import as_array, checked_ids
 from adaptive_sampling.errors import StateMismatchError
 from adaptive_sampling.sampling._checks import checked_weights
 from adaptive_sampling.sampling._schedule import WeightSchedule
+from adaptive_sampling.sampling._sources import SourceMap
+from adaptive_sampling.sampling.mixture import Mixture, check_sources, draw_shares, mean_targets
+from adaptive_sampling.sampling.shares import ShareSchedule
 from adaptive_sampling.sampling.tickets import Multinomial, Tickets
 
 Draws = Literal["systematic", "multinomial"]
 _ENGINES: dict[str, type[Tickets] | type[Multinomial]] = {"systematic": Tickets, "multinomial": Multinomial}
 _STATE_VERSION = 1
+_SINCE_THEN = {"stratified": False}  # what a state of this version means that was saved before the key existed
 
 
 class DrawStream:
@@ -30,12 +34,24 @@ class DrawStream:
         num_draws: draws per epoch of the engine.
         draws: "systematic" or "multinomial".
         block_size: draws made together; all of them see one version of the weights.
+        sources: which window belongs to which source; None: no shares.
+        shares: shares of tokens per source.
+        stratified: spread the sources evenly over each block.
 
     Raises:
         ValueError: on an unknown kind of draws.
     """
 
-    def __init__(self, num_windows: int, num_draws: int, draws: Draws, block_size: int) -> None:
+    def __init__(
+        self,
+        num_windows: int,
+        num_draws: int,
+        draws: Draws,
+        block_size: int,
+        sources: SourceMap | None = None,
+        shares: ShareSchedule | None = None,
+        stratified: bool = False,
+    ) -> None:
         if draws not in _ENGINES:
             raise ValueError(f"`draws` must be one of {sorted(_ENGINES)}, got {draws!r}.")
         self.num_windows = num_windows
@@ -47,10 +63,14 @@ class DrawStream:
         self._drawn = np.empty(0, np.int64)  # positions [_drawn_from, end), of which the first may be consumed
         self._drawn_from = 0
         self._weights_before_start = np.ones(num_windows, np.float32)
-        self._engine: Tickets | Multinomial | None = None
+        self._sources = sources
+        self._shares = self._first_shares = shares
+        self._stratified = stratified
+        self._engine: Tickets | Multinomial | Mixture | None = None
         self._schedule = WeightSchedule()
         self._last_block_start = -1
         self._seen: NDArray[np.uint8] | None = None
+        self._check_sources(self._weights_before_start)
 
     # --- weights ----------------------------------------------------------------------------------------------------
 
@@ -94,7 +114,12 @@ class DrawStream:
         values = checked_weights("weights", weights, self.num_windows)
         if not values.any():
             raise ValueError("`weights` must not all be zero. Give at least one window a positive weight.")
+        self._check_sources(values)
         return values
+
+    def _check_sources(self, weights: NDArray[np.float32]) -> None:
+        if self._sources is not None and self._shares is not None:
+            check_sources(self._sources, self._shares, weights)
 
     def _checked_some(self, ids: Any, values: Any) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         id_array = checked_ids("ids", ids, self.num_windows)
@@ -107,6 +132,10 @@ class DrawStream:
             weights = self.weights
             if np.count_nonzero(weights) == np.count_nonzero(weights[id_array]):
                 raise ValueError("`values` would make all weights zero. Leave at least one window positive.")
+        if self._sources is not None and not value_array.all():
+            weights = self.weights.copy()
+            weights[id_array] = value_array
+            self._check_sources(weights)
         return id_array, value_array
 
     def _apply(self, ids: NDArray[np.int64] | None, values: NDArray[np.float32]) -> None:
@@ -117,6 +146,35 @@ class DrawStream:
             self._engine.set_weights(values)
         else:
             self._engine.update_weights(ids, values)
+
+    @property
+    def shares(self) -> ShareSchedule | None:
+        """Shares of tokens per source; None without."""
+        return self._shares
+
+    def set_shares(self, shares: ShareSchedule) -> None:
+        """Replace the shares; blocks drawn from now on see them. Raises as `check_sources`."""
+        assert self._sources is not None
+        check_sources(self._sources, shares, self.weights)
+        self._shares = shares
+        if isinstance(self._engine, Mixture):
+            self._engine.shares = shares
+
+    def probabilities(self, ids: NDArray[np.int64] | None) -> NDArray[np.float64]:
+        """Probability per draw of `ids` (None: all) under the latest weights and the shares at `position`."""
+        weights = self.weights
+        chosen = weights if ids is None else weights[ids]
+        if self._sources is None or self._shares is None:
+            whole: NDArray[np.float64] = chosen.astype(np.float64) / weights.sum(dtype=np.float64)
+            return whole
+        parts = [self._sources.gather(source, weights) for source in range(len(self._sources.names))]
+        totals = np.array([part.sum(dtype=np.float64) for part in parts])
+        targets = mean_targets(self._sources, parts)
+        shares = draw_shares(self._shares, np.array([float(self.position)]), targets)[0]
+        per_weight = shares / np.where(totals > 0, totals, 1)
+        sources, _ = self._sources.locate(np.arange(self.num_windows) if ids is None else ids)
+        inside: NDArray[np.float64] = chosen * per_weight[sources]
+        return inside
 
     # --- draws ------------------------------------------------------------------------------------------------------
 
@@ -129,13 +187,26 @@ class DrawStream:
         """Ids drawn for positions start, start + step, …; `start` must not lie before `position`."""
         return self._drawn[start - self._drawn_from :: step]
 
-    def _started(self) -> Tickets | Multinomial:
+    def _started(self) -> Tickets | Multinomial | Mixture:
         if self._engine is None:
-            assert self.seed is not None
-            engine = _ENGINES[self.draws]
-            self._engine = engine(self._weights_before_start, num_draws=self.num_draws, seed=self.seed)
+            self._engine = self._new_engine(self._weights_before_start)
             self._weights_before_start = np.empty(0, np.float32)
         return self._engine
+
+    def _new_engine(self, weights: NDArray[np.float32]) -> Tickets | Multinomial | Mixture:
+        assert self.seed is not None
+        engine = _ENGINES[self.draws]
+        if self._sources is None or self._shares is None:
+            return engine(weights, num_draws=self.num_draws, seed=self.seed)
+        return Mixture(
+            weights,
+            sources=self._sources,
+            shares=self._shares,
+            stratified=self._stratified,
+            num_draws=self.num_draws,
+            seed=self.seed,
+            engine=engine,
+        )
 
     def fill(self, end: int) -> None:
         """Draw blocks until the buffer reaches position `end`."""
@@ -181,12 +252,13 @@ class DrawStream:
 
     def state_dict(self) -> dict[str, Any]:
         """Settings, weights, what every window is owed, place in the stream, ids drawn but not consumed."""
-        engine = self._started().state_dict()
         return {
             "version": _STATE_VERSION,
             "num_windows": self.num_windows,
             "num_draws": self.num_draws,
             "draws": self.draws,
+            "source_shares": None if self._first_shares is None else self._first_shares.state(),
+            "stratified": self._stratified,
             "block_size": self.block_size,
             "seed": self.seed,
             "position": self.position,
@@ -194,14 +266,14 @@ class DrawStream:
             "buffer": torch.from_numpy(self.ahead(self.position).copy()),
             "seen": None if self._seen is None else torch.from_numpy(self._seen.copy()),
             "scheduled": self._schedule.state_list(),
-            "engine": {k: torch.from_numpy(v) if isinstance(v, np.ndarray) else v for k, v in engine.items()},
+            "engine": _as_tensors(self._started().state_dict()),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Counterpart of `state_dict`; block size and seed are taken from the state.
 
         Raises:
-            StateMismatchError: if version, number of windows or of draws, or kind of draws differ.
+            StateMismatchError: if version, number of windows or of draws, kind of draws, shares or sources differ.
             ValueError: if the saved weights are damaged.
         """
         expected = {
@@ -209,20 +281,46 @@ class DrawStream:
             "num_windows": self.num_windows,
             "num_draws": self.num_draws,
             "draws": self.draws,
+            "source_shares": None if self._first_shares is None else self._first_shares.state(),
+            "stratified": self._stratified,
         }
         for name, own in expected.items():
-            if state.get(name) != own:
+            if state.get(name, _SINCE_THEN.get(name)) != own:
                 raise StateMismatchError(
                     f"the saved sampler state has {name} {state.get(name)!r}, this sampler has {own!r}. "
                     "Build the sampler with the settings of the saved run, or start without its state."
                 )
-        saved = {k: v.numpy() if isinstance(v, torch.Tensor) else v for k, v in state["engine"].items()}
-        weights = checked_weights("weights", saved["weights"], self.num_windows)
-        self.block_size, self.seed = int(state["block_size"]), int(state["seed"])
-        self._engine = _ENGINES[self.draws](weights, num_draws=self.num_draws, seed=self.seed)
-        self._engine.load_state_dict(saved)
+        saved = _as_arrays(state["engine"])
+        for part in saved.get("engines", [saved]):
+            checked_weights("weights", part["weights"], len(part["weights"]))
+        seed_before, self.seed = self.seed, int(state["seed"])
+        engine = self._new_engine(np.ones(self.num_windows, np.float32))
+        try:
+            engine.load_state_dict(saved)
+        except StateMismatchError:
+            self.seed = seed_before
+            raise
+        self._engine, self.block_size = engine, int(state["block_size"])
+        if isinstance(engine, Mixture):
+            self._shares = engine.shares
         self._weights_before_start = np.empty(0, np.float32)
         self._schedule.load_state_list(state["scheduled"])
         self.position, self._last_block_start = int(state["position"]), int(state["last_block_start"])
         self._drawn, self._drawn_from = as_array("buffer", state["buffer"]).copy(), self.position
         self._seen = None if state["seen"] is None else as_array("seen", state["seen"]).copy()
+
+
+def _as_tensors(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _as_tensors(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_as_tensors(entry) for entry in value]
+    return torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+
+
+def _as_arrays(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _as_arrays(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_as_arrays(entry) for entry in value]
+    return value.numpy() if isinstance(value, torch.Tensor) else value

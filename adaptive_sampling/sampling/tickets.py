@@ -19,6 +19,7 @@ _CHUNK = 1 << 20
 _FRACTION_BINS = 1 << 16
 _PHASES = 1 << 20
 _FLOOR_REACH = 256
+_NO_TICKETS = -(1 << 24)  # a shift below every balance
 
 
 class _Engine:
@@ -45,13 +46,21 @@ class _Engine:
         """Σ weights in float64."""
         return float(self._weight_sums.total)
 
-    def _next_size(self, block_size: int) -> int:
+    def issue(self) -> None:
+        """Prepare the draws that remain in the epoch, after `num_draws` was changed."""
+
+    def next_block(self, block_size: int) -> NDArray[np.int64]:
+        """The next at most `block_size` ids of the stream, int64; a block never crosses the end of an epoch."""
         if self.drawn == self.num_draws:
             self.start_epoch(self.epoch + 1)
-        return min(block_size, self.num_draws - self.drawn)
+        size = min(block_size, self.num_draws - self.drawn)
+        ids = self.draw(size, keyed_generator(self.seed, "draws", self.epoch, self.block))
+        self.block += 1
+        return ids
 
-    def _generator(self) -> np.random.Generator:
-        return keyed_generator(self.seed, "draws", self.epoch, self.block)
+    def draw(self, size: int, generator: np.random.Generator) -> NDArray[np.int64]:
+        """`size` ids, int64, at most as many as the epoch still holds."""
+        raise NotImplementedError
 
     def start_epoch(self, epoch: int) -> None:
         """Leave the current epoch as it stands and begin `epoch`."""
@@ -85,11 +94,9 @@ class Multinomial(_Engine):
         self._weight_sums.leaves[ids] = values
         self._weight_sums.refresh(ids)
 
-    def next_block(self, block_size: int) -> NDArray[np.int64]:
-        """The next at most `block_size` ids of the stream, int64; a block never crosses the end of an epoch."""
-        size = self._next_size(block_size)
-        ids = self._weight_sums.find(self._generator().random(size) * self._weight_sums.total)
-        self.block += 1
+    def draw(self, size: int, generator: np.random.Generator) -> NDArray[np.int64]:
+        """`size` ids, int64, at most as many as the epoch still holds."""
+        ids = self._weight_sums.find(generator.random(size) * self._weight_sums.total)
         self.drawn += size
         return ids
 
@@ -121,7 +128,7 @@ class Tickets(_Engine):
         self._claimed = 0.0  # g up to which claims are in the balances
         self._elapsed = 0.0  # g at the present draw; both start at 0 with each issue
         self._shift = (0, 2.0)  # see `_solve_shift`
-        self._issue()
+        self.issue()
 
     @property
     def tickets(self) -> NDArray[np.int32]:
@@ -131,7 +138,7 @@ class Tickets(_Engine):
     def start_epoch(self, epoch: int) -> None:
         """Claims of draws that were never made are taken back; tickets left return to the balances."""
         super().start_epoch(epoch)
-        self._issue()
+        self.issue()
 
     def set_weights(self, weights: NDArray[np.float32]) -> None:
         """Replace all weights: the claims on the draws that remain change, tickets are issued anew."""
@@ -139,7 +146,7 @@ class Tickets(_Engine):
         self._weight_sums.leaves[: self.num_windows] = weights
         self._weight_sums.rebuild()
         self._void_unreachable()
-        self._issue()
+        self.issue()
 
     def update_weights(self, ids: NDArray[np.int64], values: NDArray[np.float32]) -> None:
         """Change the weights of `ids` (each id once) and exchange their tickets."""
@@ -154,21 +161,18 @@ class Tickets(_Engine):
         self._weight_sums.refresh(ids)
         self._tickets.refresh(ids)
 
-    def next_block(self, block_size: int) -> NDArray[np.int64]:
-        """The next at most `block_size` ids of the stream, int64; a block never crosses the end of an epoch."""
-        size = self._next_size(block_size)
-        generator = self._generator()
+    def draw(self, size: int, generator: np.random.Generator) -> NDArray[np.int64]:
+        """`size` ids, int64, at most as many as the epoch still holds."""
         parts = []
         missing = size
         while missing:
             left = int(self._tickets.total)
             if not left:
-                self._issue()
+                self.issue()
                 left = int(self._tickets.total)
             part = self._take(min(missing, left), left, generator)
             parts.append(part)
             missing -= len(part)
-        self.block += 1
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _take(self, size: int, left: int, generator: np.random.Generator) -> NDArray[np.int64]:
@@ -199,11 +203,11 @@ class Tickets(_Engine):
             part = slice(start, min(start + _CHUNK, self.num_windows))
             np.copyto(self._balance[part], self._balance[part] % 1.0, where=self.weights[part] == 0)
 
-    def _issue(self) -> None:
+    def issue(self) -> None:
         """Tickets for all draws that remain in the epoch: max(floor(balance + shift), 0), summing to them exactly."""
         self._settle()
         remaining = self.num_draws - self.drawn
-        self._claimed = remaining / self.total_weight
+        self._claimed = remaining / self.total_weight if remaining else 0.0
         for start in range(0, self.num_windows, _CHUNK):
             part = slice(start, min(start + _CHUNK, self.num_windows))
             self._balance[part] += self.weights[part] * self._claimed
@@ -238,6 +242,8 @@ class Tickets(_Engine):
         A histogram of the fractions finds the bin of the threshold, so only that bin is ever sorted: O(N), and small
         beside the arrays themselves.
         """
+        if not remaining:
+            return _NO_TICKETS, 2.0, 0
         whole = self._whole_tickets()
         low, high = -1, 1
         while whole(low) > remaining:

@@ -19,6 +19,27 @@ def order_of(draws, seed):
     return first + sampler.draw(24).tolist()
 
 
+def order_with_shares(stratified):
+    sampler = AdaptiveSampler(
+        13,
+        num_draws=20,
+        block_size=8,
+        seed=0,
+        sources=[0, 1, 1, 2, 0, 0, 1, 2, 2, 2, 0, 1, 0],
+        source_shares=[(0, {0: 5, 1: 3, 2: 2}), (40, {0: 1, 1: 1, 2: 1})],
+        stratified=stratified,
+    )
+    sampler.set_weights(np.arange(13) % 4 + 0.5)
+    first = sampler.draw(24).tolist()
+    sampler.update_weights([2, 7], [6.0, 0.0])
+    return first + sampler.draw(24).tolist()
+
+
+@pytest.mark.parametrize("stratified", [False, True])
+def test_draw_order_with_shares_is_the_golden_one(stratified):
+    assert order_with_shares(stratified) == GOLDEN["stratified" if stratified else "shares"]
+
+
 @pytest.mark.parametrize("draws", ["systematic", "multinomial"])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_draw_order_is_the_golden_one(draws, seed):
