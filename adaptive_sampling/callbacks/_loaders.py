@@ -5,21 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, WeightedRandomSampler
 
+from adaptive_sampling.callbacks._epochwise import EpochwiseSampler, epochwise
 from adaptive_sampling.sampling import AdaptiveSampler
 
 
-def loader_sampler(loader: Any) -> AdaptiveSampler | None:
-    """The `AdaptiveSampler` that draws for `loader`, in its sampler or its batch sampler's sampler."""
+def loader_sampler(loader: Any) -> AdaptiveSampler | EpochwiseSampler | None:
+    """The sampler with weights that draws for `loader`, in its sampler or its batch sampler's sampler."""
     for holder in (loader, getattr(loader, "batch_sampler", None)):
         sampler = getattr(holder, "sampler", None)
         if isinstance(sampler, AdaptiveSampler):
             return sampler
+        if isinstance(sampler, WeightedRandomSampler):
+            return epochwise(sampler)
     return None
 
 
-def require_sampler(loader: Any, expected: AdaptiveSampler | None) -> AdaptiveSampler:
+def require_sampler(
+    loader: Any, expected: AdaptiveSampler | EpochwiseSampler | None
+) -> AdaptiveSampler | EpochwiseSampler:
     """The sampler of the train loader, which must be `expected` if that is given.
 
     Raises:

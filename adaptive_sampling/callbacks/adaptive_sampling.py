@@ -12,7 +12,9 @@ import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.data import WeightedRandomSampler
 
+from adaptive_sampling.callbacks._epochwise import EpochwiseSampler, epochwise
 from adaptive_sampling.callbacks._loaders import batch_size_of, batches_ahead, loader_sampler, require_sampler
 from adaptive_sampling.callbacks._sync import broadcast_weights, gather_observations
 from adaptive_sampling.callbacks.loss_capture import LossCapture
@@ -34,7 +36,8 @@ class AdaptiveSampling(pl.Callback):
     depend on how far workers prefetch.
 
     Args:
-        sampler: the sampler of the train loader; default: found in the loader.
+        sampler: the sampler of the train loader; default: found in the loader. A torch `WeightedRandomSampler` works
+            too, on one rank: its own weights stay in force as factors, and adapted ones count from the next epoch.
         policy: the policy; default `WeightPolicy()`. It is used by this callback alone.
         update_every: optimizer steps between two updates.
         id_key: key (or position) of the window ids in a batch.
@@ -51,7 +54,7 @@ class AdaptiveSampling(pl.Callback):
 
     def __init__(
         self,
-        sampler: AdaptiveSampler | None = None,
+        sampler: AdaptiveSampler | WeightedRandomSampler | None = None,
         policy: WeightPolicy | None = None,
         *,
         update_every: int = 50,
@@ -61,16 +64,16 @@ class AdaptiveSampling(pl.Callback):
     ) -> None:
         if isinstance(update_every, bool) or not isinstance(update_every, int) or update_every < 1:
             raise ValueError(f"`update_every` must be a positive number of steps, got {update_every!r}.")
-        if sampler is not None and not isinstance(sampler, AdaptiveSampler):
+        if sampler is not None and not isinstance(sampler, (AdaptiveSampler, WeightedRandomSampler)):
             raise TypeError(f"`sampler` must be an AdaptiveSampler, got {type(sampler).__name__}.")
-        self.sampler = sampler
+        self.sampler = epochwise(sampler) if isinstance(sampler, WeightedRandomSampler) else sampler
         self.policy = WeightPolicy() if policy is None else policy
         self.update_every = update_every
         self.id_key = id_key
         self.loss_key = loss_key
         self.permutation = None if permutation is None else np.asarray(permutation, np.int64)
         self.num_observations = 0
-        self._expected = sampler
+        self._expected = self.sampler
         self._batches = 0
         self._observed: list[tuple[Tensor, Tensor]] = []
         self._step_records: tuple[LossCapture | None, list[Tensor]] = (None, [])
@@ -97,7 +100,7 @@ class AdaptiveSampling(pl.Callback):
         if sampler is not None:
             self._attach(trainer, sampler)
 
-    def _attach(self, trainer: pl.Trainer, sampler: AdaptiveSampler) -> None:
+    def _attach(self, trainer: pl.Trainer, sampler: AdaptiveSampler | EpochwiseSampler) -> None:
         self.sampler = sampler
         sampler.bind(trainer.global_rank, trainer.world_size)
         sampler.manage()
@@ -164,7 +167,14 @@ class AdaptiveSampling(pl.Callback):
         total = trainer.estimated_stepping_batches
         known = int(total) if np.isfinite(total) and total > 0 else None
         self.policy.bind(sampler.num_windows, known)
-        if known is not None and known <= self.update_every + sampler.lag:
+        if isinstance(sampler, EpochwiseSampler):
+            if trainer.max_epochs == 1:
+                warnings.warn(
+                    "no learned weight can count: training has one epoch, and WeightedRandomSampler sees new weights in the "
+                    "next. Use AdaptiveSampler.from_weights(weights).",
+                    stacklevel=2,
+                )
+        elif known is not None and known <= self.update_every + sampler.lag:
             warnings.warn(
                 f"no learned weight can count: training has {known} steps, the first update comes after step "
                 f"{self.update_every} and counts `sampler.lag` = {sampler.lag} steps later. Train longer, or lower "

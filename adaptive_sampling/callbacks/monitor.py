@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from adaptive_sampling.callbacks._epochwise import EpochwiseSampler
 from adaptive_sampling.callbacks._loaders import loader_sampler
 from adaptive_sampling.sampling import AdaptiveSampler
 
@@ -37,7 +38,7 @@ class SamplingMonitor(pl.Callback):
     def __init__(self, sampler: AdaptiveSampler | None = None, *, every_n_steps: int = 100) -> None:
         if isinstance(every_n_steps, bool) or not isinstance(every_n_steps, int) or every_n_steps < 1:
             raise ValueError(f"`every_n_steps` must be a positive number of steps, got {every_n_steps!r}.")
-        self.sampler = sampler
+        self.sampler: AdaptiveSampler | EpochwiseSampler | None = sampler
         self.every_n_steps = every_n_steps
         self._given = sampler
         self._logged_at = -1
