@@ -24,6 +24,11 @@ class WeightSchedule:
             raise ValueError(f"`position` must not fall, got {position} behind {self._pending[-1][0]}.")
         self._pending.append((position, ids, values))
 
+    @property
+    def next_position(self) -> int | None:
+        """Where the first pending change counts from."""
+        return self._pending[0][0] if self._pending else None
+
     def clear(self) -> None:
         """Forget all pending changes."""
         self._pending.clear()

@@ -22,12 +22,16 @@ from adaptive_sampling.sampling.tickets import Multinomial, Tickets
 
 Draws = Literal["systematic", "multinomial"]
 _ENGINES: dict[str, type[Tickets] | type[Multinomial]] = {"systematic": Tickets, "multinomial": Multinomial}
-_STATE_VERSION = 1
-_SINCE_THEN = {"stratified": False}  # what a state of this version means that was saved before the key existed
+_STATE_VERSION = 2
+_MOST_TOGETHER = 2048  # draws of small blocks that are made at once
 
 
 class DrawStream:
     """One order of window ids for all ranks, drawn in blocks as far as somebody looks ahead.
+
+    Small blocks are drawn several at once, more and more of them as long as no weight changes; when one does, the draws
+    of blocks that have not begun are taken back. So the order is a function of the weights and of the stream positions
+    at which they changed, not of who looked ahead how far.
 
     Args:
         num_windows: N.
@@ -60,8 +64,11 @@ class DrawStream:
         self.block_size = block_size
         self.seed: int | None = None
         self.position = 0  # behind the last consumed draw
-        self._drawn = np.empty(0, np.int64)  # positions [_drawn_from, end), of which the first may be consumed
+        self._drawn = np.empty(0, np.int64)  # from position _drawn_from on; the first may be consumed
         self._drawn_from = 0
+        self._begun = 0  # behind the last block of which somebody saw a draw; what is drawn beyond may be taken back
+        self._together_from = 0  # where the blocks drawn last at once start
+        self._together = 1  # blocks to draw at once next
         self._weights_before_start = np.ones(num_windows, np.float32)
         self._sources = sources
         self._shares = self._first_shares = shares
@@ -86,11 +93,13 @@ class DrawStream:
         """Replace all weights now; pending changes are forgotten. Raises as `checked_weights`."""
         values = self._checked_all(weights)
         self._schedule.clear()
+        self._take_back_from(self._begun)
         self._apply(None, values)
 
     def update_weights(self, ids: Any, values: Any) -> None:
         """Change some weights now, after all pending changes. Raises as `checked_weights` and `checked_ids`."""
         checked = self._checked_some(ids, values)
+        self._take_back_from(self._begun)
         self._schedule.apply_all(self._apply)
         self._apply(*checked)
 
@@ -105,10 +114,9 @@ class DrawStream:
                 f"weights for stream position {position} come too late: a block was drawn at {self._last_block_start}. "
                 + cure
             )
-        if ids is None:
-            self._schedule.add(position, None, self._checked_all(values))
-        else:
-            self._schedule.add(position, *self._checked_some(ids, values))
+        checked = (None, self._checked_all(values)) if ids is None else self._checked_some(ids, values)
+        self._schedule.add(position, *checked)
+        self._take_back_from(self._block_start(position))
 
     def _checked_all(self, weights: Any) -> NDArray[np.float32]:
         values = checked_weights("weights", weights, self.num_windows)
@@ -139,6 +147,7 @@ class DrawStream:
         return id_array, value_array
 
     def _apply(self, ids: NDArray[np.int64] | None, values: NDArray[np.float32]) -> None:
+        self._together = 1
         if self._engine is None:
             # Before the first block weights are only replaced: nothing is issued, so nothing is issued twice.
             self._weights_before_start[slice(None) if ids is None else ids] = values
@@ -156,6 +165,7 @@ class DrawStream:
         """Replace the shares; blocks drawn from now on see them. Raises as `check_sources`."""
         assert self._sources is not None
         check_sources(self._sources, shares, self.weights)
+        self._take_back_from(self._begun)
         self._shares = shares
         if isinstance(self._engine, Mixture):
             self._engine.shares = shares
@@ -180,12 +190,12 @@ class DrawStream:
 
     @property
     def end(self) -> int:
-        """Position behind the last draw."""
-        return self._drawn_from + len(self._drawn)
+        """Position behind the last draw that may be handed out."""
+        return self._begun
 
     def ahead(self, start: int, step: int = 1) -> NDArray[np.int64]:
-        """Ids drawn for positions start, start + step, …; `start` must not lie before `position`."""
-        return self._drawn[start - self._drawn_from :: step]
+        """Ids drawn for positions start, start + step, …, up to `end`; `start` must not lie before `position`."""
+        return self._drawn[start - self._drawn_from : self._begun - self._drawn_from : step]
 
     def _started(self) -> Tickets | Multinomial | Mixture:
         if self._engine is None:
@@ -209,17 +219,47 @@ class DrawStream:
         )
 
     def fill(self, end: int) -> None:
-        """Draw blocks until the buffer reaches position `end`."""
-        reached = self.end
-        if end <= reached:
+        """Draw blocks until the one that holds position `end` - 1 has begun."""
+        if end <= self._begun:
             return
-        parts = [self.ahead(self.position)]
-        while reached < end:
-            self._schedule.apply_until(reached, self._apply)
-            self._last_block_start = reached
-            parts.append(self._started().next_block(self.block_size))
-            reached += len(parts[-1])
-        self._drawn, self._drawn_from = np.concatenate(parts), self.position
+        reached = self._drawn_from + len(self._drawn)
+        if reached < end:
+            parts = [self._drawn[self.position - self._drawn_from :]]
+            while reached < end:
+                self._schedule.apply_until(reached, self._apply)
+                parts.append(self._draw_together(reached))
+                reached += len(parts[-1])
+            self._drawn, self._drawn_from = np.concatenate(parts), self.position
+        self._begun = min(self._block_start(end), reached)
+        self._last_block_start = self._block_start(end) - self.block_size
+
+    def _draw_together(self, start: int) -> NDArray[np.int64]:
+        """Draw some blocks from `start` on, none of them beyond the place of the next change of weights."""
+        engine = self._started()
+        self._together_from = start
+        if isinstance(engine, Mixture):
+            return engine.next_block(self.block_size)  # each block is apportioned by itself
+        ids = engine.next_block(self._together * self.block_size)
+        self._together = min(2 * self._together, max(_MOST_TOGETHER // self.block_size, 1))
+        change = self._schedule.next_position
+        if change is not None and self._block_start(change) < start + len(ids):
+            # Not drawn in fewer blocks at once, since the change might have become known later than now.
+            kept = self._block_start(change) - start
+            engine.take_back(ids[kept:])
+            ids = ids[:kept]
+        return ids
+
+    def _block_start(self, position: int) -> int:
+        """The first start of a block at or behind `position`, as long as no epoch ends before."""
+        return position + (self._together_from - position) % self.block_size
+
+    def _take_back_from(self, position: int) -> None:
+        """Return to the engine what is drawn from the block start `position` on and was seen by nobody."""
+        kept = position - self._drawn_from
+        if kept < len(self._drawn):
+            assert isinstance(self._engine, (Tickets, Multinomial))
+            self._engine.take_back(self._drawn[kept:])
+            self._drawn = self._drawn[:kept]
 
     def advance(self, position: int) -> None:
         """Consume up to `position`, which must have been drawn."""
@@ -230,10 +270,11 @@ class DrawStream:
 
     def jump(self, epoch: int) -> None:
         """Drop what is drawn; go on at the start of the engine's epoch `epoch`, or of its next one if that is later."""
+        self._take_back_from(self._begun)
         self._schedule.apply_all(self._apply)
         engine = self._started()
         engine.start_epoch(max(epoch, engine.epoch + 1))
-        self.position = self._drawn_from = max(epoch * self.num_draws, self.end)
+        self.position = self._drawn_from = self._begun = max(epoch * self.num_draws, self.end)
         self._drawn = self._drawn[:0]
 
     def track_seen(self) -> None:
@@ -263,7 +304,10 @@ class DrawStream:
             "seed": self.seed,
             "position": self.position,
             "last_block_start": self._last_block_start,
-            "buffer": torch.from_numpy(self.ahead(self.position).copy()),
+            "begun": self._begun,
+            "together_from": self._together_from,
+            "together": self._together,
+            "buffer": torch.from_numpy(self._drawn[self.position - self._drawn_from :].copy()),
             "seen": None if self._seen is None else torch.from_numpy(self._seen.copy()),
             "scheduled": self._schedule.state_list(),
             "engine": _as_tensors(self._started().state_dict()),
@@ -285,7 +329,7 @@ class DrawStream:
             "stratified": self._stratified,
         }
         for name, own in expected.items():
-            if state.get(name, _SINCE_THEN.get(name)) != own:
+            if state.get(name) != own:
                 raise StateMismatchError(
                     f"the saved sampler state has {name} {state.get(name)!r}, this sampler has {own!r}. "
                     "Build the sampler with the settings of the saved run, or start without its state."
@@ -306,6 +350,8 @@ class DrawStream:
         self._weights_before_start = np.empty(0, np.float32)
         self._schedule.load_state_list(state["scheduled"])
         self.position, self._last_block_start = int(state["position"]), int(state["last_block_start"])
+        self._begun, self._together_from = int(state["begun"]), int(state["together_from"])
+        self._together = int(state["together"])
         self._drawn, self._drawn_from = as_array("buffer", state["buffer"]).copy(), self.position
         self._seen = None if state["seen"] is None else as_array("seen", state["seen"]).copy()
 

@@ -6,20 +6,17 @@ block), so the stream is a function of the seed and of the history of weights al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_sampling._random import keyed_generator
+from adaptive_sampling.sampling._chunks import chunks, for_each_chunk
+from adaptive_sampling.sampling._issue import Shift, award, solve_shift, split
 from adaptive_sampling.sampling.sum_tree import SumTree, padded_size
 
-_CHUNK = 1 << 20
-_FRACTION_BINS = 1 << 16
 _PHASES = 1 << 20
-_FLOOR_REACH = 256
-_NO_TICKETS = -(1 << 24)  # a shift below every balance
 
 
 class _Engine:
@@ -61,6 +58,10 @@ class _Engine:
     def draw(self, size: int, generator: np.random.Generator) -> NDArray[np.int64]:
         """`size` ids, int64, at most as many as the epoch still holds."""
         raise NotImplementedError
+
+    def take_back(self, ids: NDArray[np.int64]) -> None:
+        """Undo the latest draws, which were `ids`, because weights changed before anybody saw them."""
+        self.drawn -= len(ids)
 
     def start_epoch(self, epoch: int) -> None:
         """Leave the current epoch as it stands and begin `epoch`."""
@@ -121,13 +122,17 @@ class Tickets(_Engine):
 
     def __init__(self, weights: NDArray[np.float32], *, num_draws: int, seed: int) -> None:
         super().__init__(weights, num_draws=num_draws, seed=seed)
-        # Phases are odd multiples of 2^-21: never a whole number, and exact in float32 beside claims of up to 8.
-        phases = keyed_generator(seed, "phases").integers(0, _PHASES, self.num_windows, dtype=np.uint32)
-        self._balance = (phases.astype(np.float32) + np.float32(0.5)) / np.float32(_PHASES)
+        self._balance = np.empty(self.num_windows, np.float32)
+        generator = keyed_generator(seed, "phases")
+        for part in chunks(self.num_windows):
+            # Odd multiples of 2^-21: never a whole number, and exact in float32 beside the rest of any balance.
+            phases = generator.integers(0, _PHASES, part.stop - part.start, dtype=np.uint32)
+            self._balance[part] = (phases.astype(np.float32) + np.float32(0.5)) / np.float32(_PHASES)
         self._tickets = SumTree(np.zeros(padded_size(self.num_windows), np.int32), np.int64)
-        self._claimed = 0.0  # g up to which claims are in the balances
-        self._elapsed = 0.0  # g at the present draw; both start at 0 with each issue
-        self._shift = (0, 2.0)  # see `_solve_shift`
+        self._claimed = 0.0  # g up to which claims are in the balances, counted from the last issue
+        self._elapsed = 0.0  # g when the weights last changed
+        self._since = 0  # draws since then
+        self._shift = Shift(0, 2.0)
         self.issue()
 
     @property
@@ -142,24 +147,20 @@ class Tickets(_Engine):
 
     def set_weights(self, weights: NDArray[np.float32]) -> None:
         """Replace all weights: the claims on the draws that remain change, tickets are issued anew."""
-        self._settle()
+        self._split_balances(self._owed())
         self._weight_sums.leaves[: self.num_windows] = weights
         self._weight_sums.rebuild()
-        self._void_unreachable()
-        self.issue()
+        self._issue_from(0.0)
 
     def update_weights(self, ids: NDArray[np.int64], values: NDArray[np.float32]) -> None:
         """Change the weights of `ids` (each id once) and exchange their tickets."""
-        leaves = self._weight_sums.leaves
-        ahead = self._claimed - self._elapsed
-        balance = self._balance[ids] + self.tickets[ids] + (values - leaves[ids]) * ahead
-        balance = np.where(values > 0, balance, balance % 1.0).astype(np.float32)
-        tickets = self._whole_parts(balance, values)
-        self._balance[ids] = balance - tickets
-        self._tickets.leaves[ids] = tickets
-        leaves[ids] = values
+        self._elapsed, self._since = self._now(), 0
+        weights, tickets = self._weight_sums.leaves, self.tickets[ids]
+        gain = (values.astype(np.float64) - weights[ids]) * (self._claimed - self._elapsed)
+        issued, self._balance[ids] = award(*split(self._balance[ids] + tickets + gain, values > 0), self._shift)
+        self._tickets.add(ids, issued - tickets)
+        weights[ids] = values
         self._weight_sums.refresh(ids)
-        self._tickets.refresh(ids)
 
     def draw(self, size: int, generator: np.random.Generator) -> NDArray[np.int64]:
         """`size` ids, int64, at most as many as the epoch still holds."""
@@ -178,126 +179,62 @@ class Tickets(_Engine):
     def _take(self, size: int, left: int, generator: np.random.Generator) -> NDArray[np.int64]:
         points, place = _distinct_integers(generator, left, size)
         found = self._tickets.find(points)
-        first = np.flatnonzero(np.concatenate([[True], found[1:] != found[:-1]]))
-        times = np.diff(first, append=size)
-        self._tickets.leaves[found[first]] -= times.astype(np.int32)
-        self._tickets.refresh(found[first])
+        self._tickets.add(found, np.full(size, -1, np.int32))
         ids = np.empty_like(found)
         ids[place] = found
-        self._elapsed += size / self.total_weight
+        self._since += size
         self.drawn += size
         return ids
 
-    def _settle(self) -> None:
-        """Return tickets, and leave in the balances the claims of the draws made so far, and no others."""
-        surplus = self._elapsed - self._claimed
-        for start in range(0, self.num_windows, _CHUNK):
-            part = slice(start, min(start + _CHUNK, self.num_windows))
-            self._balance[part] += self.tickets[part] + self.weights[part] * surplus
-        self._tickets.leaves[:] = 0
-        self._claimed = self._elapsed = 0.0
-
-    def _void_unreachable(self) -> None:
-        """A window of weight 0 keeps its phase and loses what it was owed."""
-        for start in range(0, self.num_windows, _CHUNK):
-            part = slice(start, min(start + _CHUNK, self.num_windows))
-            np.copyto(self._balance[part], self._balance[part] % 1.0, where=self.weights[part] == 0)
+    def take_back(self, ids: NDArray[np.int64]) -> None:
+        """Undo the latest draws: their tickets return."""
+        self._tickets.add(ids, np.ones(len(ids), np.int32))
+        self._since -= len(ids)
+        self.drawn -= len(ids)
 
     def issue(self) -> None:
         """Tickets for all draws that remain in the epoch: max(floor(balance + shift), 0), summing to them exactly."""
-        self._settle()
+        self._issue_from(self._owed())
+
+    def _now(self) -> float:
+        """g at the present draw: Σ over the draws since the last issue of 1/Σweight."""
+        return self._elapsed + self._since / self.total_weight if self._since else self._elapsed
+
+    def _owed(self) -> float:
+        """g of the draws made since the last issue less g claimed ahead: what each unit of weight is owed by now."""
+        return self._now() - self._claimed
+
+    def _issue_from(self, owed: float) -> None:
         remaining = self.num_draws - self.drawn
         self._claimed = remaining / self.total_weight if remaining else 0.0
-        for start in range(0, self.num_windows, _CHUNK):
-            part = slice(start, min(start + _CHUNK, self.num_windows))
-            self._balance[part] += self.weights[part] * self._claimed
-        whole_shift, threshold, ties = self._solve_shift(remaining)
-        self._shift = (whole_shift, threshold)
-        for start in range(0, self.num_windows, _CHUNK):
-            part = slice(start, min(start + _CHUNK, self.num_windows))
-            balance = self._balance[part]
-            tickets = self._whole_parts(balance, self.weights[part])
-            if ties:
-                floors = np.floor(balance)
-                at_threshold = (balance - floors == np.float32(threshold)) & (floors + whole_shift >= 0)
-                tied = np.flatnonzero(at_threshold & (self.weights[part] > 0))[:ties]
-                tickets[tied] += 1
-                ties -= len(tied)
-            self.tickets[part] = tickets
-            balance -= tickets
+        self._elapsed, self._since = 0.0, 0
+        self._split_balances(owed + self._claimed, undrawable_void=True)
+        whole, fractions = self.tickets, self._balance
+        self._shift, tied = solve_shift(whole, fractions, remaining)
+
+        def finish(part: slice) -> None:
+            whole[part], fractions[part] = award(whole[part], fractions[part], self._shift)
+
+        for_each_chunk(self.num_windows, finish)
+        self.tickets[tied] += 1
+        self._balance[tied] -= 1
         self._tickets.rebuild()
 
-    def _whole_parts(self, balance: NDArray[np.float32], weights: NDArray[np.float32]) -> NDArray[np.int32]:
-        """max(floor(balance + shift), 0), none at weight 0."""
-        whole_shift, threshold = self._shift
-        floors = np.floor(balance)
-        gains = balance - floors > np.float32(threshold)
-        floors += whole_shift
-        tickets: NDArray[np.int32] = np.where(weights > 0, np.maximum(floors + gains, 0), 0).astype(np.int32)
-        return tickets
+    def _split_balances(self, g: float, *, undrawable_void: bool = False) -> None:
+        """Return tickets, add claims of weight·g, and keep whole parts in place of tickets, fractions as balances.
 
-    def _solve_shift(self, remaining: int) -> tuple[int, float, int]:
-        """The common shift: an integer, a fraction above which a window gains one more, and how many at it do.
-
-        A histogram of the fractions finds the bin of the threshold, so only that bin is ever sorted: O(N), and small
-        beside the arrays themselves.
+        The sums are made in float64 and the parts are kept apart, so that no claim is too large for its fraction.
         """
-        if not remaining:
-            return _NO_TICKETS, 2.0, 0
-        whole = self._whole_tickets()
-        low, high = -1, 1
-        while whole(low) > remaining:
-            low *= 2
-        while whole(high) <= remaining:
-            high *= 2
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if whole(middle) <= remaining else (low, middle)
-        missing = remaining - whole(low)
-        if not missing:
-            return low, 2.0, 0
-        counts = np.zeros(_FRACTION_BINS, np.int64)
-        for fractions in self._gaining_fractions(low):
-            counts += np.bincount(_fraction_bin(fractions), minlength=_FRACTION_BINS)
-        from_top = counts[::-1].cumsum()[::-1]
-        edge = int(np.flatnonzero(from_top >= missing)[-1])
-        above = int(from_top[edge] - counts[edge])
-        inside = np.sort(np.concatenate([part[_fraction_bin(part) == edge] for part in self._gaining_fractions(low)]))
-        threshold = inside[len(inside) - (missing - above)]
-        larger = int((inside > threshold).sum())
-        return low, float(threshold), missing - above - larger
 
-    def _whole_tickets(self) -> Callable[[int], int]:
-        """Function of an integer shift: Σ max(floor(balance) + shift, 0) over the windows that can be drawn.
+        def work(part: slice) -> None:
+            weights = self.weights[part]
+            balance = np.multiply(weights, g, dtype=np.float64)
+            balance += self._balance[part]
+            balance += self.tickets[part]
+            drawable = weights > 0 if undrawable_void else np.ones(len(weights), np.bool_)
+            self.tickets[part], self._balance[part] = split(balance, drawable)
 
-        One pass over all windows counts the floors; floors beyond the table are kept one by one.
-        """
-        counts = np.zeros(2 * _FLOOR_REACH, np.int64)
-        beyond = []
-        for start in range(0, self.num_windows, _CHUNK):
-            part = slice(start, min(start + _CHUNK, self.num_windows))
-            floors = np.floor(self._balance[part][self.weights[part] > 0]).astype(np.int64) + _FLOOR_REACH
-            inside = (floors >= 0) & (floors < len(counts))
-            if inside.all():
-                counts += np.bincount(floors, minlength=len(counts))
-            else:
-                counts += np.bincount(floors[inside], minlength=len(counts))
-                beyond.append(floors[~inside] - _FLOOR_REACH)
-        values = np.arange(-_FLOOR_REACH, _FLOOR_REACH)
-        rare = np.concatenate(beyond) if beyond else np.empty(0, np.int64)
-
-        def total(shift: int) -> int:
-            return int((np.maximum(values + shift, 0) * counts).sum() + np.maximum(rare + shift, 0).sum())
-
-        return total
-
-    def _gaining_fractions(self, whole_shift: int) -> Iterator[NDArray[np.float32]]:
-        """Fractions of the windows for which one more would be a ticket, chunk by chunk."""
-        for start in range(0, self.num_windows, _CHUNK):
-            part = slice(start, min(start + _CHUNK, self.num_windows))
-            balance = self._balance[part][self.weights[part] > 0]
-            floors = np.floor(balance)
-            yield (balance - floors)[floors + whole_shift >= 0]
+        for_each_chunk(self.num_windows, work)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that later blocks depend on."""
@@ -307,8 +244,9 @@ class Tickets(_Engine):
             "tickets": self.tickets.copy(),
             "claimed": self._claimed,
             "elapsed": self._elapsed,
-            "whole_shift": self._shift[0],
-            "threshold": self._shift[1],
+            "since": self._since,
+            "whole_shift": self._shift.whole,
+            "threshold": self._shift.threshold,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -318,12 +256,8 @@ class Tickets(_Engine):
         self.tickets[:] = state["tickets"]
         self._tickets.rebuild()
         self._claimed, self._elapsed = float(state["claimed"]), float(state["elapsed"])
-        self._shift = (int(state["whole_shift"]), float(state["threshold"]))
-
-
-def _fraction_bin(fractions: NDArray[np.float32]) -> NDArray[np.int64]:
-    # A fraction just below 1 may have been rounded up to 1.
-    return np.minimum((fractions * _FRACTION_BINS).astype(np.int64), _FRACTION_BINS - 1)
+        self._since = int(state["since"])
+        self._shift = Shift(int(state["whole_shift"]), float(state["threshold"]))
 
 
 def _distinct_integers(
