@@ -1,14 +1,13 @@
 """Two gloo processes: disjoint shares of one order, weights that agree, errors that surface on both."""
 
 import json
-import os
-import socket
 import subprocess
 import sys
 import textwrap
 
 import numpy as np
 import pytest
+from ranks import launch as launch_ranks
 
 import adaptive_sampling as ads
 
@@ -59,34 +58,10 @@ def run(world, batch_size, policy=None, sampler_seed=None, epochs=3):
 """
 
 
-def launch(tmp_path, body, *, fixed, ranks=2, check=True):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+def launch(tmp_path, body, *, fixed, check=True):
     script = tmp_path / "script.py"
     script.write_text(f"OUT, FIXED = {str(tmp_path)!r}, {fixed}\n" + PREAMBLE + textwrap.dedent(body))
-    processes = [
-        subprocess.Popen(
-            [sys.executable, str(script)],
-            env={
-                **os.environ,
-                "LOCAL_RANK": str(rank),
-                "NODE_RANK": "0",
-                "WORLD_SIZE": str(ranks),
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(port),
-                "OMP_NUM_THREADS": "1",
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(ranks)
-    ]
-    outputs = [process.communicate(timeout=120)[0] for process in processes]
-    if check:
-        assert [process.returncode for process in processes] == [0] * ranks, "\n".join(outputs)
-    return outputs
+    return launch_ranks([script], check=check)
 
 
 def load(tmp_path, world, rank):
