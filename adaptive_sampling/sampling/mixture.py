@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_sampling._random import keyed_generator, stable_hash
-from adaptive_sampling.errors import StateMismatchError
 from adaptive_sampling.sampling._sources import SourceMap
 from adaptive_sampling.sampling.shares import ShareSchedule, apportion
 from adaptive_sampling.sampling.tickets import Multinomial, Tickets
@@ -186,13 +185,11 @@ class Mixture:
     # --- state ------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that later blocks depend on, the shares among it."""
+        """Everything that later blocks depend on but the shares."""
         return {
             "epoch": self.epoch,
             "block": self.block,
             "drawn": self.drawn,
-            "source_counts": self._sources.counts.copy(),
-            "shares": self._shares.state(),
             "carry": self._carry.copy(),
             "targets": self._targets.copy(),
             "plan_start": self._plan_start,
@@ -202,19 +199,8 @@ class Mixture:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Counterpart of `state_dict`.
-
-        Raises:
-            StateMismatchError: if the sources hold other numbers of windows.
-        """
-        counts = np.asarray(state["source_counts"])
-        if not np.array_equal(counts, self._sources.counts):
-            raise StateMismatchError(
-                f"the saved sources hold {counts.tolist()} windows, these {self._sources.counts.tolist()} "
-                f"({self._sources.names}). Build the sampler on the data of the saved run."
-            )
+        """Counterpart of `state_dict`."""
         self.epoch, self.block, self.drawn = int(state["epoch"]), int(state["block"]), int(state["drawn"])
-        self._shares = ShareSchedule.from_state(state["shares"])
         for name in ("carry", "targets", "given", "quota"):
             setattr(self, f"_{name}", np.array(state[name]))
         self._plan_start = int(state["plan_start"])

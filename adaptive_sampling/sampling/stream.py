@@ -291,15 +291,22 @@ class DrawStream:
 
     # --- state ------------------------------------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
-        """Settings, weights, what every window is owed, place in the stream, ids drawn but not consumed."""
+    def _identity(self) -> dict[str, Any]:
+        """What a saved state and this stream must have in common."""
         return {
             "version": _STATE_VERSION,
             "num_windows": self.num_windows,
             "num_draws": self.num_draws,
             "draws": self.draws,
             "source_shares": None if self._first_shares is None else self._first_shares.state(),
+            "source_windows": None if self._sources is None else self._sources.counts.tolist(),
             "stratified": self._stratified,
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Settings, weights, what every window is owed, place in the stream, ids drawn but not consumed."""
+        return {
+            **self._identity(),
             "block_size": self.block_size,
             "seed": self.seed,
             "position": self.position,
@@ -310,7 +317,12 @@ class DrawStream:
             "buffer": torch.from_numpy(self._drawn[self.position - self._drawn_from :].copy()),
             "seen": None if self._seen is None else torch.from_numpy(self._seen.copy()),
             "scheduled": self._schedule.state_list(),
-            "engine": _as_tensors(self._started().state_dict()),
+            "shares_now": None if self._shares is None else self._shares.state(),
+            # Saving starts nothing: until the first draw, weights are replaced and no ticket is exchanged.
+            "started": self._engine is not None,
+            "engine": _as_tensors(
+                {"weights": self._weights_before_start.copy()} if self._engine is None else self._engine.state_dict()
+            ),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -320,34 +332,28 @@ class DrawStream:
             StateMismatchError: if version, number of windows or of draws, kind of draws, shares or sources differ.
             ValueError: if the saved weights are damaged.
         """
-        expected = {
-            "version": _STATE_VERSION,
-            "num_windows": self.num_windows,
-            "num_draws": self.num_draws,
-            "draws": self.draws,
-            "source_shares": None if self._first_shares is None else self._first_shares.state(),
-            "stratified": self._stratified,
-        }
-        for name, own in expected.items():
+        for name, own in self._identity().items():
             if state.get(name) != own:
                 raise StateMismatchError(
                     f"the saved sampler state has {name} {state.get(name)!r}, this sampler has {own!r}. "
                     "Build the sampler with the settings of the saved run, or start without its state."
                 )
         saved = _as_arrays(state["engine"])
-        for part in saved.get("engines", [saved]):
-            checked_weights("weights", part["weights"], len(part["weights"]))
-        seed_before, self.seed = self.seed, int(state["seed"])
-        engine = self._new_engine(np.ones(self.num_windows, np.float32))
+        before = self.seed, self._shares, self._engine, self._weights_before_start
+        self.seed = int(state["seed"])
+        self._shares = None if state["shares_now"] is None else ShareSchedule.from_state(state["shares_now"])
         try:
-            engine.load_state_dict(saved)
-        except StateMismatchError:
-            self.seed = seed_before
+            if state["started"]:
+                engine = self._new_engine(np.ones(self.num_windows, np.float32))
+                engine.load_state_dict(saved)
+                self._checked_all(engine.weights)
+                self._engine, self._weights_before_start = engine, np.empty(0, np.float32)
+            else:
+                self._weights_before_start, self._engine = self._checked_all(saved["weights"]), None
+        except (ValueError, StateMismatchError):
+            self.seed, self._shares, self._engine, self._weights_before_start = before
             raise
-        self._engine, self.block_size = engine, int(state["block_size"])
-        if isinstance(engine, Mixture):
-            self._shares = engine.shares
-        self._weights_before_start = np.empty(0, np.float32)
+        self.block_size = int(state["block_size"])
         self._schedule.load_state_list(state["scheduled"])
         self.position, self._last_block_start = int(state["position"]), int(state["last_block_start"])
         self._begun, self._together_from = int(state["begun"]), int(state["together_from"])

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_sampling._random import keyed_generator
+from adaptive_sampling.sampling._checks import checked_weights
 from adaptive_sampling.sampling._chunks import chunks, for_each_chunk
 from adaptive_sampling.sampling._issue import Shift, award, solve_shift, split
 from adaptive_sampling.sampling.sum_tree import SumTree, padded_size
@@ -74,7 +75,7 @@ class _Engine:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Counterpart of `state_dict`."""
         self.epoch, self.block, self.drawn = int(state["epoch"]), int(state["block"]), int(state["drawn"])
-        self._weight_sums.leaves[: self.num_windows] = state["weights"]
+        self._weight_sums.leaves[: self.num_windows] = checked_weights("weights", state["weights"], self.num_windows)
         self._weight_sums.rebuild()
 
 

@@ -248,7 +248,7 @@ def test_states_of_other_shares_or_sources_are_refused():
     with pytest.raises(StateMismatchError, match="source_shares"):
         AdaptiveSampler(30).load_state_dict(state)
     other = AdaptiveSampler(30, sources=interleaved([19, 11]), source_shares={0: 1, 1: 1}, seed=5)
-    with pytest.raises(StateMismatchError, match=r"\[20, 10\] windows, these \[19, 11\]"):
+    with pytest.raises(StateMismatchError, match=r"source_windows \[20, 10\], this sampler has \[19, 11\]"):
         other.load_state_dict(state)
     assert other.seed == 5
 

@@ -109,7 +109,6 @@ def test_a_bad_weight_is_refused_by_every_door_naming_the_window(draws, value, m
     assert sampler.draw(20).tolist() == expected
 
 
-@pytest.mark.xfail(reason="a state whose weights are all zero is taken")
 @both_kinds
 def test_a_state_whose_weights_are_all_zero_or_too_few_is_refused_and_nothing_changes(draws):
     sampler = AdaptiveSampler(4, draws=draws, seed=0)
