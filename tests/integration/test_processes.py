@@ -2,6 +2,7 @@
 
 import multiprocessing
 import operator
+import os
 import random
 
 import lightning.pytorch as pl
@@ -11,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from adaptive_sampling import AdaptiveSampler
+from adaptive_sampling import AdaptiveSampler, TokenStore, WindowConfig, WindowDataset
 
 SIZE = 40
 
@@ -172,3 +173,51 @@ def test_lengths_agree_when_draws_are_not_windows(tmp_path, num_draws):
         Module(), DataLoader(Identity(), batch_size=4, sampler=AdaptiveSampler(SIZE, num_draws=num_draws, seed=0))
     )
     assert trainer.num_training_batches == trainer.global_step == num_draws // 4
+
+
+def private_bytes():
+    """Memory of this process that it shares with nobody, as forked workers begin with nearly none."""
+    with open("/proc/self/smaps_rollup") as file:
+        return sum(int(line.split()[1]) * 1024 for line in file if line.startswith("Private_"))
+
+
+class Measured(Dataset):
+    """Reads windows, and says at every 64th how much memory of its own the worker has; else 0."""
+
+    def __init__(self, windows):
+        self.windows, self.read = windows, 0
+
+    def __len__(self):
+        return len(self.windows)
+
+    def __getitem__(self, index):
+        assert int(self.windows[index]["window_id"]) == index
+        self.read += 1
+        return torch.utils.data.get_worker_info().id, private_bytes() if self.read % 64 == 1 else 0
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create 4 worker processes")
+@pytest.mark.skipif(not os.path.exists("/proc/self/smaps_rollup"), reason="memory of a process is read from /proc")
+@pytest.mark.parametrize(
+    ("documents", "workers", "num_draws"),
+    [(2_000, 2, 2_000), pytest.param(50_000, 4, 40_000, marks=pytest.mark.soak)],
+    ids=["200-thousand-windows", "5-million-windows"],
+)
+def test_memory_of_forked_workers_does_not_grow_while_they_read(tmp_path, documents, workers, num_draws):
+    tokens = np.arange(108, dtype=np.int64) % 50 + 1
+    store = TokenStore.write(tmp_path, [tokens] * documents, vocab_size=64, eos_id=0, keys=map(str, range(documents)))
+    windows = WindowDataset(store, WindowConfig(8, 1))
+    assert len(windows) == 101 * documents
+    sampler = AdaptiveSampler(windows, num_draws=num_draws, seed=0)
+    loader = DataLoader(
+        Measured(windows), batch_size=16, sampler=sampler, num_workers=workers, multiprocessing_context="fork"
+    )
+    seen = [[] for _ in range(workers)]
+    for ids, sizes in loader:
+        for worker, size in zip(ids.tolist(), sizes.tolist(), strict=True):
+            if size:
+                seen[worker].append(size)
+    for sizes in seen:
+        assert len(sizes) > 10
+        # Pages of the store are shared; a list of objects per window would dirty 50 MB and more in the long form.
+        assert max(sizes) - sizes[0] < 25e6
