@@ -31,7 +31,7 @@ def test_draws_give_a_row_per_measure_and_peer_and_say_why_one_is_missing(monkey
     assert all(row.ratio > 0 for row in rows if row not in missing)
     for peer in ("torch.multinomial", "WeightedRandomSampler", "NumPy Generator.choice"):
         assert sum(peer in row.peer for row in rows) >= 3
-    assert any(row.what.startswith("bytes per window") and float(row.ours) < 16 for row in rows)
+    assert any(row.what.startswith("bytes per window") and 12 < float(row.ours) < 100 for row in rows)
 
 
 def test_draws_take_the_figures_of_a_peer_in_another_environment(monkeypatch, tmp_path):
