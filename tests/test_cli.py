@@ -41,12 +41,14 @@ def assert_one_line_error(capsys, code, *parts):
 def test_prepare_prints_what_became_of_each_source(prepared):
     out, printed = prepared
     rows = [line.split() for line in printed.splitlines()]
-    assert rows[0] == ["source", "documents", "duplicates", "train", "validation", "tokens", "bytes/token"]
-    assert rows[1][:3] == ["a", "30", "0"]
-    assert rows[2][:6] == ["b", "1", "1", "0", "0", "0"]
-    assert int(rows[1][3]) + int(rows[1][4]) == 30
+    heads = "source documents duplicates near-copies left-out train validation tokens bytes/token"
+    assert rows[0] == heads.split()
+    assert rows[1][:5] == ["a", "30", "0", "0", "0"]
+    assert rows[2][:8] == ["b", "1", "1", "0", "1", "0", "0", "0"]
+    assert printed.splitlines()[3] == "left out of b: 1 exact duplicate"
+    assert int(rows[1][5]) + int(rows[1][6]) == 30
     stores = [TokenStore.open(out / split) for split in ("train", "validation")]
-    assert int(rows[1][5]) == sum(store.num_tokens for store in stores)
+    assert int(rows[1][7]) == sum(store.num_tokens for store in stores)
 
 
 def test_prepare_with_a_tokenizer_and_other_settings(tmp_path, texts, prepared, capsys):
@@ -151,16 +153,6 @@ def test_missing_package_is_one_line(tmp_path, texts, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     code = cli.main(["prepare", "--source", f"a={texts}/*.txt", "--out", str(tmp_path / "out")])
     assert_one_line_error(capsys, code, "pyarrow", "[corpus]")
-
-
-def test_progress_is_shown_on_a_terminal_alone(monkeypatch, capsys):
-    cli._Progress()("reading", 5, None)
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    progress = cli._Progress()
-    progress("tokenizing", 10, 10)
-    progress.close()
-    assert "tokenizing: [####################] 100%" in capsys.readouterr().err
 
 
 def test_module_runs_as_a_command(tmp_path):

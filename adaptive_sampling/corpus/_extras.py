@@ -10,8 +10,8 @@ class MissingExtraError(ImportError):
     """An optional package is not installed; the message says what to install."""
 
 
-def require(module: str, purpose: str) -> Any:
-    """Import `module`, one of those that the extra `corpus` brings.
+def require(module: str, purpose: str, *, extra: str = "corpus") -> Any:
+    """Import `module`, one of those that the extra `extra` brings.
 
     Raises:
         MissingExtraError: if its package is not installed.
@@ -24,5 +24,5 @@ def require(module: str, purpose: str) -> Any:
             raise
         raise MissingExtraError(
             f"`{package}` must be installed {purpose}, got no such module. "
-            "Install it with: pip install 'lightning-adaptive-sampling[corpus]'"
+            f"Install it with: pip install 'lightning-adaptive-sampling[{extra}]'"
         ) from None

@@ -1,14 +1,16 @@
 """A token store: one stream of token ids on disk, with the end, source and key of every document.
 
-A folder of tokens.bin (little-endian uint16 or uint32), three .npy arrays with one entry per document, and
-metadata.json with sizes and checksums. It is written once, whole or not at all, and only read after that.
+A folder of tokens.bin (little-endian uint16 or uint32; tokens-00000.bin, tokens-00001.bin, ... where the byte budget of
+a file makes it several), three .npy arrays with one entry per document, paragraph_starts.npy where paragraphs are
+known, and metadata.json with sizes and checksums. It is written once, whole or not at all, and only read after that.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,13 +20,23 @@ from numpy.typing import NDArray
 
 from adaptive_sampling._files import write_json
 from adaptive_sampling.corpus._folders import atomic_folder
-from adaptive_sampling.corpus._store_writer import Key, checked_id, write_documents
+from adaptive_sampling.corpus._sharded import ShardedTokens
+from adaptive_sampling.corpus._store_writer import (
+    ARRAYS,
+    PARAGRAPHS,
+    TOKENS,
+    Key,
+    StoreWriter,
+    checked_id,
+    file_checksum,
+    write_documents,
+)
+from adaptive_sampling.corpus.manifest import row_of_document
+from adaptive_sampling.corpus.shards import SHARD_BYTES, check_shard_bytes
 from adaptive_sampling.errors import StoreError
 
 FORMAT_VERSION = 1
 _FORMAT = "adaptive-sampling token store"
-_TOKENS = "tokens.bin"
-_ARRAYS = {"document_ends": np.int64, "document_sources": np.int32, "document_keys": np.uint64}
 _CHUNK_BYTES = 1 << 24
 
 
@@ -64,25 +76,30 @@ class TokenStore:
 
     Attributes:
         path: Absolute path of the folder.
-        tokens: Read-only memory map, uint16 or uint32 [num_tokens].
+        tokens: Read-only tokens, uint16 or uint32 [num_tokens]: a memory map where there is one shard; where there
+            are more, a `ShardedTokens` of several maps, which is indexed the same way.
         document_ends: int64 [num_documents], the token behind each document's last.
         document_sources: int32 [num_documents], indices into `source_names`.
         document_keys: uint64 [num_documents], hash of each document's key.
         source_names: Names of the sources, in order of first appearance.
         vocab_size: Number of ids of the vocabulary.
         eos_id: Id that ends a document.
+        paragraph_starts: int64 [num_paragraphs], rising positions of the first token of each paragraph, the first of a
+            document included; None where the store was not made from text.
 
     State: pickling carries the path alone; the copy opens the store again.
     """
 
     path: Path
-    tokens: NDArray[Any]
+    tokens: Any
     document_ends: NDArray[np.int64]
     document_sources: NDArray[np.int32]
     document_keys: NDArray[np.uint64]
     source_names: list[str]
     vocab_size: int
     eos_id: int
+    paragraph_starts: NDArray[np.int64] | None
+    _shard_tokens: list[int]
 
     def __init__(self) -> None:
         raise TypeError("`TokenStore` must be made by TokenStore.open(path) or TokenStore.write(path, documents, ...).")
@@ -113,6 +130,7 @@ class TokenStore:
         sources: Iterable[str] | None = None,
         keys: Iterable[Key] | None = None,
         append_eos: bool = True,
+        shard_bytes: int = SHARD_BYTES,
     ) -> TokenStore:
         """Write a store and open it.
 
@@ -124,6 +142,7 @@ class TokenStore:
             sources: One name per document; default: one source named "default".
             keys: One string, integer or bytes per document, the same on every machine; default: hash of the token ids.
             append_eos: Append EOS to each document; False stores the documents as given.
+            shard_bytes: Bytes of a file of tokens, EOS counted; a larger document has a file of its own.
 
         Raises:
             StoreError: if `path` is occupied.
@@ -135,35 +154,20 @@ class TokenStore:
         path = Path(path).expanduser().absolute()
         vocab_size = checked_id("vocab_size", vocab_size, 1, 2**32)
         eos_id = checked_id("eos_id", eos_id, 0, vocab_size - 1)
-        dtype = np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
-        with atomic_folder(path, "path") as folder:
-            written = write_documents(
-                folder / _TOKENS,
+        check_shard_bytes(shard_bytes)
+        with (
+            atomic_folder(path, "path") as folder,
+            StoreWriter(folder, vocab_size=vocab_size, shard_bytes=shard_bytes) as writer,
+        ):
+            write_documents(
+                writer,
                 documents,
-                dtype=dtype,
                 vocab_size=vocab_size,
                 eos_id=eos_id if append_eos else None,
                 sources=sources,
                 keys=keys,
             )
-            for name, kind in _ARRAYS.items():
-                np.save(folder / f"{name}.npy", np.frombuffer(getattr(written, name), dtype=kind), allow_pickle=False)
-            files = [_TOKENS, *(f"{name}.npy" for name in _ARRAYS)]
-            metadata = {
-                "format": _FORMAT,
-                "version": FORMAT_VERSION,
-                "dtype": dtype.str,
-                "num_tokens": written.document_ends[-1] if written.document_ends else 0,
-                "num_documents": len(written.document_ends),
-                "vocab_size": vocab_size,
-                "eos_id": eos_id,
-                "source_names": written.source_names,
-                "files": {
-                    name: {"bytes": (folder / name).stat().st_size, "blake2b": _checksum(folder / name)}
-                    for name in files
-                },
-            }
-            write_json(folder / "metadata.json", metadata)
+            write_metadata(folder, writer, vocab_size=vocab_size, eos_id=eos_id)
         return cls.open(path)
 
     @classmethod
@@ -186,26 +190,66 @@ class TokenStore:
         metadata = _read_metadata(path)
         try:
             for name, recorded in metadata["files"].items():
-                _verify_file(path / name, recorded, verify)
+                _verify_file(path / _plain_name(name), recorded, verify)
             store = object.__new__(cls)
             store.path = path
             store.vocab_size = int(metadata["vocab_size"])
             store.eos_id = int(metadata["eos_id"])
             store.source_names = [str(name) for name in metadata["source_names"]]
-            store.tokens = _map_tokens(path / _TOKENS, np.dtype(metadata["dtype"]), int(metadata["num_tokens"]))
-            for name in _ARRAYS:
-                setattr(store, name, _map_array(path / f"{name}.npy", int(metadata["num_documents"])))
-        except (KeyError, TypeError, AttributeError) as error:
+            dtype, num_tokens = np.dtype(metadata["dtype"]), int(metadata["num_tokens"])
+            shards = metadata.get("shards", [])
+            if len(shards) < 2:
+                shards = [{"file": TOKENS, "tokens": num_tokens}]
+            store._shard_tokens = [int(shard["tokens"]) for shard in shards]
+            maps = [_map_tokens(path / shard["file"], dtype, int(shard["tokens"])) for shard in shards]
+            store.tokens = maps[0] if len(maps) == 1 else ShardedTokens(maps)
+            for name, kind in ARRAYS.items():
+                setattr(store, name, _map_array(path / f"{name}.npy", kind, int(metadata["num_documents"])))
+            known = PARAGRAPHS in metadata["files"]
+            store.paragraph_starts = _map_array(path / PARAGRAPHS, np.int64, None) if known else None
+        except (LookupError, TypeError, AttributeError, ValueError, OSError) as error:
+            if isinstance(error, StoreError):
+                raise
             raise StoreError(
                 f"metadata.json of {str(path)!r} must be complete, got {type(error).__name__}: {error}. "
                 "Write the store again."
             ) from None
-        if store.num_tokens != (store.document_ends[-1] if store.num_documents else 0):
+        if store.num_tokens != num_tokens or num_tokens != (store.document_ends[-1] if store.num_documents else 0):
             raise StoreError(
-                f"the last document of {str(path)!r} must end at {store.num_tokens}, its number of tokens, "
-                f"got {store.document_ends[-1:].tolist()}. Write the store again."
+                f"the last document of {str(path)!r} must end at {num_tokens}, its number of tokens, "
+                f"got {store.document_ends[-1:].tolist()} and {store.num_tokens} tokens. Write the store again."
+            )
+        if metadata.get("checksum", _metadata_checksum(metadata)) != _metadata_checksum(metadata):
+            raise StoreError(
+                f"metadata.json of {str(path)!r} must be as it was written: expected checksum "
+                f"{metadata['checksum']!r}, got {_metadata_checksum(metadata)}. Copy or write the store again."
             )
         return store
+
+    @property
+    def num_shards(self) -> int:
+        """Number of files of tokens."""
+        return len(self._shard_tokens)
+
+    def manifest_row(self, document: int) -> dict[str, Any] | None:
+        """What the manifest of a prepared folder says of a document of this store.
+
+        Args:
+            document: Index in the store.
+
+        Returns:
+            The fields of `ManifestRow` as a dictionary; None if the store lies in no folder with a manifest.
+
+        Raises:
+            IndexError: for an index out of range.
+            MissingExtraError: if pyarrow is not installed.
+
+        Cost: reads four columns of the manifest.
+        """
+        if not 0 <= document < self.num_documents:
+            raise IndexError(f"`document` must be in [0, {self.num_documents}), got {document}.")
+        manifest = self.path.parent / "manifest.parquet"
+        return row_of_document(manifest, self.path.name, int(document)) if manifest.is_file() else None
 
     def check_eos(self) -> EosCheck:
         """Hold the EOS tokens against `document_ends`; `str` of the result says what differs.
@@ -214,7 +258,10 @@ class TokenStore:
         """
         chunk = _CHUNK_BYTES // self.tokens.itemsize
         starts = range(0, self.num_tokens, chunk)
-        parts = [np.flatnonzero(self.tokens[start : start + chunk] == self.eos_id) + start + 1 for start in starts]
+        parts = [
+            np.flatnonzero(np.asarray(self.tokens[start : start + chunk]) == self.eos_id) + start + 1
+            for start in starts
+        ]
         eos_ends = np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int64)
         ends = np.asarray(self.document_ends)
         ends_with_eos = np.isin(ends, eos_ends, assume_unique=False) & (ends > self.document_starts)
@@ -227,6 +274,30 @@ class TokenStore:
 
     def __repr__(self) -> str:
         return f"TokenStore({str(self.path)!r}, num_tokens={self.num_tokens}, num_documents={self.num_documents})"
+
+
+def write_metadata(folder: Path, writer: StoreWriter, *, vocab_size: int, eos_id: int) -> None:
+    """Finish `writer` and write the metadata, the last file of a store."""
+    metadata: dict[str, Any] = {
+        "format": _FORMAT,
+        "version": FORMAT_VERSION,
+        "vocab_size": vocab_size,
+        "eos_id": eos_id,
+        **writer.finish(),
+    }
+    write_json(folder / "metadata.json", {**metadata, "checksum": _metadata_checksum(metadata)})
+
+
+def _metadata_checksum(metadata: dict[str, Any]) -> str:
+    """Of everything but itself, so that a changed number anywhere is seen."""
+    content = {name: value for name, value in metadata.items() if name != "checksum"}
+    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def _plain_name(name: str) -> str:
+    if Path(name).name != name:
+        raise StoreError(f"files of a store must lie in its folder, got {name!r} in its metadata. Write it again.")
+    return name
 
 
 def _read_metadata(path: Path) -> dict[str, Any]:
@@ -256,26 +327,15 @@ def _verify_file(file: Path, recorded: dict[str, Any], verify: str) -> None:
     found = file.stat().st_size if file.exists() else 0
     if found != recorded["bytes"] or not file.exists():
         raise StoreError(f"`{file}`: expected {recorded['bytes']} bytes, got {found}. Copy or write the store again.")
-    if verify == "hash" and (checksum := _checksum(file)) != recorded["blake2b"]:
+    if verify == "hash" and (checksum := file_checksum(file)) != recorded["blake2b"]:
         raise StoreError(
             f"`{file}`: expected checksum {recorded['blake2b']}, got {checksum}. Copy or write the store again."
         )
 
 
-def _checksum(file: Path) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for chunk in _chunks(file):
-        digest.update(chunk)
-    return digest.hexdigest()
-
-
-def _chunks(file: Path) -> Iterator[bytes]:
-    with file.open("rb") as opened:
-        while chunk := opened.read(_CHUNK_BYTES):
-            yield chunk
-
-
 def _map_tokens(file: Path, dtype: np.dtype[Any], num_tokens: int) -> NDArray[Any]:
+    if dtype not in (np.dtype("<u2"), np.dtype("<u4")):
+        raise StoreError(f"`{file}`: dtype must be <u2 or <u4, got {dtype.str}. Write the store again.")
     found = file.stat().st_size
     if found != num_tokens * dtype.itemsize:
         raise StoreError(
@@ -289,11 +349,20 @@ def _map_tokens(file: Path, dtype: np.dtype[Any], num_tokens: int) -> NDArray[An
     return np.memmap(file, dtype=dtype, mode="r", shape=(num_tokens,))
 
 
-def _map_array(file: Path, length: int) -> NDArray[Any]:
-    if not length:
-        return np.load(file, allow_pickle=False)  # type: ignore[no-any-return]
+def _map_array(file: Path, dtype: Any, length: int | None) -> NDArray[Any]:
+    try:
+        array: NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
+    except ValueError:
+        # numpy cannot map an array without entries; anything else that it cannot map it cannot read either.
+        with contextlib.suppress(ValueError, EOFError):
+            array = np.load(file, allow_pickle=False)
+            if array.shape == (0,) and array.dtype == dtype and length in (0, None):
+                return array
+        raise StoreError(f"`{file}` must be a .npy file, got something else. Copy or write the store again.") from None
+    if array.ndim != 1 or (length is not None and array.shape != (length,)) or array.dtype != dtype:
+        raise StoreError(
+            f"`{file}`: expected {length} entries of {np.dtype(dtype).name}, got shape {array.shape} of {array.dtype}. "
+            "Write the store again."
+        )
     # A plain view: indexing the memmap class itself is several times slower.
-    array: NDArray[Any] = np.asarray(np.load(file, mmap_mode="r", allow_pickle=False))
-    if array.shape != (length,):
-        raise StoreError(f"`{file}`: expected {length} entries, got shape {array.shape}. Write the store again.")
-    return array
+    return np.asarray(array)

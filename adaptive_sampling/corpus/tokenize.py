@@ -1,8 +1,10 @@
-"""Byte-level BPE: any text goes in, and comes out unchanged."""
+"""Tokenizers: byte-level BPE trained here, bytes, or any file of the tokenizers library."""
 
 from __future__ import annotations
 
+import json
 import os
+from array import array
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 EOS_TOKEN = "<|endoftext|>"
+# Where no EOS is named, the first of these that the tokenizer has.
+_EOS_TOKENS = (EOS_TOKEN, "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "<|end▁of▁sentence|>", "[SEP]")
 _SMALLEST_VOCABULARY = 257  # every byte, and EOS
 
 
@@ -31,12 +35,13 @@ def check_vocab_size(vocab_size: int) -> None:
         )
 
 
-def train_tokenizer(texts: Iterable[str], vocab_size: int = 4096) -> Tokenizer:
+def train_tokenizer(texts: Iterable[str], vocab_size: int = 4096, *, split_digits: bool = False) -> Tokenizer:
     """Train a byte-level BPE tokenizer (Sennrich et al. 2016; bytes as base alphabet: Radford et al. 2019).
 
     Args:
         texts: Training texts, read once.
         vocab_size: Largest number of ids, EOS "<|endoftext|>" included; little text gives fewer.
+        split_digits: Whether each digit is a token of its own.
 
     Returns:
         A `tokenizers.Tokenizer`; the same texts give the same one.
@@ -48,7 +53,9 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int = 4096) -> Tokenizer:
     check_vocab_size(vocab_size)
     tokenizers = require("tokenizers", "to train a tokenizer")
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    byte_level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    digits = tokenizers.pre_tokenizers.Digits(individual_digits=True)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([digits, byte_level]) if split_digits else byte_level
     tokenizer.decoder = tokenizers.decoders.ByteLevel()
     trainer = tokenizers.trainers.BpeTrainer(
         vocab_size=vocab_size,
@@ -61,40 +68,100 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int = 4096) -> Tokenizer:
     return for_documents(tokenizer)
 
 
-def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
-    """Load a tokenizer.json for whole documents: what it says of truncation and padding is switched off.
+def byte_tokenizer() -> Tokenizer:
+    """A tokenizer whose ids are the bytes of UTF-8, 0 to 255, and EOS 256.
 
     Raises:
-        ValueError: if the file is no tokenizer or has no token "<|endoftext|>".
+        MissingExtraError: if tokenizers is not installed.
+    """
+    tokenizers = require("tokenizers", "to tokenize")
+    vocabulary = {character: byte for byte, character in enumerate(_byte_characters())}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, []))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    tokenizer.add_special_tokens([EOS_TOKEN])
+    return for_documents(tokenizer)
+
+
+def _byte_characters() -> list[str]:
+    """The character that stands for each byte in byte-level BPE: itself if visible, else one from 256 on, in order."""
+    visible = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = iter(range(256, 512))
+    shown = set(visible)
+    return [chr(byte) if byte in shown else chr(next(others)) for byte in range(256)]
+
+
+def load_tokenizer(path: str | os.PathLike[str], *, eos: str | None = None) -> Tokenizer:
+    """Load a tokenizer.json for whole documents: what it says of truncation and padding is switched off.
+
+    Args:
+        path: File of `Tokenizer.save`; "bytes" is the tokenizer of bytes, where no file has that name.
+        eos: Token that ends a document; default: "<|endoftext|>", or another of the usual names.
+
+    Raises:
+        ValueError: if the file is no tokenizer or has no such token.
         OSError: if it cannot be read.
         MissingExtraError: if tokenizers is not installed.
     """
     tokenizers = require("tokenizers", "to load a tokenizer")
+    if os.fspath(path) == "bytes" and not os.path.exists(path):
+        return byte_tokenizer()
     with open(path, encoding="utf-8") as file:
-        content = file.read()
+        try:
+            content = file.read()
+        except UnicodeDecodeError as error:
+            raise _no_tokenizer(path, error) from None
     try:
         tokenizer = tokenizers.Tokenizer.from_str(content)
     except Exception as error:  # the library raises bare Exception
-        raise ValueError(
-            f"`tokenizer` must be a file of the tokenizers library, got {os.fspath(path)!r} ({error}). "
-            "Save it with Tokenizer.save."
-        ) from None
-    return for_documents(tokenizer)
+        raise _no_tokenizer(path, error) from None
+    return for_documents(tokenizer, eos=eos)
 
 
-def eos_id_of(tokenizer: Tokenizer) -> int:
-    """Id of "<|endoftext|>".
+def _no_tokenizer(path: str | os.PathLike[str], error: Exception) -> ValueError:
+    return ValueError(
+        f"`tokenizer` must be a file of the tokenizers library, got {os.fspath(path)!r} ({error}). "
+        "Save it with Tokenizer.save."
+    )
+
+
+def eos_id_of(tokenizer: Tokenizer, eos: str | None = None) -> int:
+    """Id of the token that ends a document: `eos`, or the first usual one that the tokenizer has.
 
     Raises:
         ValueError: if the tokenizer lacks it.
     """
-    eos_id: int | None = tokenizer.token_to_id(EOS_TOKEN)
-    if eos_id is None:
-        raise ValueError(
-            f"`tokenizer` must have the token {EOS_TOKEN!r}, got none. "
-            f"Add it with tokenizer.add_special_tokens([{EOS_TOKEN!r}])."
-        )
-    return eos_id
+    for name in _EOS_TOKENS if eos is None else (eos,):
+        eos_id: int | None = tokenizer.token_to_id(name)
+        if eos_id is not None:
+            return eos_id
+    wanted = EOS_TOKEN if eos is None else eos
+    raise ValueError(
+        f"`tokenizer` must have the token {wanted!r}, got none. "
+        f"Name its token with `eos`, or add it with tokenizer.add_special_tokens([{wanted!r}])."
+    )
+
+
+def vocab_size_of(tokenizer: Tokenizer) -> int:
+    """Largest id of the full vocabulary, added tokens included, plus 1: ids may have gaps, so the count is no bound."""
+    return max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+
+
+def token_bytes(tokenizer: Tokenizer) -> NDArray[np.int64] | None:
+    """Number of bytes of UTF-8 that each id stands for, int64 [vocab_size]; None unless the tokenizer is byte-level.
+
+    In byte-level BPE every character of a token is one byte, so that the bytes in front of a token are a running sum.
+    """
+    parts = json.loads(tokenizer.to_str())
+    kinds = parts.get("pre_tokenizer") or {}
+    if "ByteLevel" not in {part.get("type") for part in [kinds, *kinds.get("pretokenizers", [])]}:
+        return None
+    sizes = np.zeros(vocab_size_of(tokenizer), np.int64)
+    for token, number in tokenizer.get_vocab(with_added_tokens=True).items():
+        sizes[number] = len(token)
+    for added in parts.get("added_tokens", []):
+        sizes[added["id"]] = len(added["content"].encode("utf-8"))
+    return sizes
 
 
 def encode_batches(
@@ -117,17 +184,28 @@ def encode_batches(
 
 
 def _encode(tokenizer: Tokenizer, batch: list[str]) -> Iterator[NDArray[np.uint32]]:
+    if _is_bytes(tokenizer):
+        for text in batch:
+            yield np.frombuffer(text.encode("utf-8"), np.uint8).astype(np.uint32)
+        return
     for encoding in tokenizer.encode_batch_fast(batch, add_special_tokens=False):
-        yield np.array(encoding.ids, dtype=np.uint32)
+        # array.array takes a list of integers more than twice as fast as np.array does.
+        yield np.frombuffer(array("I", encoding.ids), dtype=np.uint32)
 
 
-def for_documents(tokenizer: Tokenizer) -> Tokenizer:
+def _is_bytes(tokenizer: Tokenizer) -> bool:
+    return tokenizer.get_vocab_size(with_added_tokens=False) == 256 and all(
+        tokenizer.token_to_id(character) == byte for byte, character in enumerate(_byte_characters())
+    )
+
+
+def for_documents(tokenizer: Tokenizer, *, eos: str | None = None) -> Tokenizer:
     """Set up `tokenizer` in place for whole documents: nothing cut, nothing padded, special tokens in a text are text.
 
     Raises:
-        ValueError: if it lacks "<|endoftext|>".
+        ValueError: if it lacks EOS.
     """
-    eos_id_of(tokenizer)
+    eos_id_of(tokenizer, eos)
     tokenizer.no_truncation()
     tokenizer.no_padding()
     # A text that spells "<|endoftext|>" is text: as an id it would end the document in its middle.

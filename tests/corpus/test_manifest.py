@@ -1,35 +1,19 @@
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_sampling.corpus.manifest import DocumentFilter, content_hash, read_manifest, split_of, write_manifest
+from adaptive_sampling.corpus.manifest import (
+    ManifestRow,
+    content_hash,
+    read_manifest,
+    row_of_document,
+    split_of,
+    write_manifest,
+)
 
 
 def test_content_hash_ignores_line_ends_outer_space_and_composition():
     assert content_hash("é\r\nx \n") == content_hash(" e\u0301\nx")
     assert content_hash("a b") != content_hash("a  b")
-
-
-def test_rows_keep_the_first_of_equal_documents():
-    rows_of = DocumentFilter(validation_fraction=0.5, seed=0)
-    rows = [rows_of.row(key, "s", text) for key, text in [("a", "x"), ("b", "é\n"), ("c", "x\n"), ("d", " \n")]]
-    assert [(row.kept, row.reason) for row in rows] == [
-        (True, ""),
-        (True, ""),
-        (False, "exact duplicate of a"),
-        (False, "empty"),
-    ]
-    assert (rows[1].bytes, rows[1].characters) == (3, 2)
-    assert rows[0].split == rows[2].split
-
-
-def test_rows_refuse_a_key_twice_and_text_that_is_no_unicode():
-    rows_of = DocumentFilter(validation_fraction=0.5, seed=0)
-    rows_of.row("a", "s", "x")
-    with pytest.raises(ValueError, match="unique keys, got 'a' twice"):
-        rows_of.row("a", "s", "y")
-    with pytest.raises(ValueError, match="surrogate in 'b' at character 2"):
-        rows_of.row("b", "s", "xy\ud800")
 
 
 @given(st.text(), st.integers(0, 5))
@@ -48,10 +32,15 @@ def test_split_holds_out_the_expected_share():
 
 
 def test_write_manifest_comes_back_the_same(tmp_path):
-    rows_of = DocumentFilter(validation_fraction=0.5, seed=0)
-    rows = [rows_of.row(key, "s", key) for key in ("a", "ü", "")]
-    rows[0].tokens = 7
+    rows = [
+        ManifestRow(
+            key, "s", content_hash(key), len(key), 1, 7, True, "", "train", confidence=0.25, document=at, parts=1
+        )
+        for at, key in enumerate(("a", "ü", ""))
+    ]
     write_manifest(tmp_path / "m.parquet", rows)
     assert read_manifest(tmp_path / "m.parquet") == rows
+    assert row_of_document(tmp_path / "m.parquet", "train", 1) == vars(rows[1])
+    assert row_of_document(tmp_path / "m.parquet", "validation", 1) is None
     write_manifest(tmp_path / "empty.parquet", [])
     assert read_manifest(tmp_path / "empty.parquet") == []

@@ -110,11 +110,13 @@ def test_prepare_warns_of_an_empty_validation_split(tmp_path):
 
 def test_prepare_reports_progress_to_the_end(tmp_path):
     calls = []
-    prepare(DOCUMENTS, tmp_path / "out", **SETTINGS, progress=lambda *call: calls.append(call))
-    last = {stage: (done, total) for stage, done, total in calls}
-    assert last.pop("reading") == (len(DOCUMENTS), None)
-    assert len(last) == 3
-    assert all(done == total for done, total in last.values())
+    prepare(DOCUMENTS, tmp_path / "out", **SETTINGS, progress=calls.append)
+    last = {call.stage: call for call in calls}
+    assert list(last) == ["collecting", "reading", "training the tokenizer", "tokenizing", "writing"]
+    assert last.pop("collecting").total is None
+    assert all(call.done == call.total for call in last.values())
+    assert last["reading"].documents == len(DOCUMENTS)
+    assert last["tokenizing"].documents == last["writing"].documents == len(DOCUMENTS) - 1
 
 
 def test_prepare_refuses_what_another_process_prepares(tmp_path):

@@ -1,0 +1,172 @@
+"""The folder beside the target in which a corpus is prepared, and what of it a killed run has left."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_sampling._files import write_json
+from adaptive_sampling.corpus._extras import require
+from adaptive_sampling.corpus._tasks import replacing
+from adaptive_sampling.corpus.sources import PIECE_BYTES, Source, Unit
+
+if TYPE_CHECKING:
+    from adaptive_sampling.corpus.readers import Document
+
+Chunk = tuple[tuple[Source, Unit], ...]
+
+
+class Work:
+    """Files of a run in progress, under `.NAME.work` beside the target.
+
+    Attributes:
+        path: The folder.
+        read: Texts and rows of each chunk.
+        spool: Documents that were handed over one by one.
+    """
+
+    def __init__(self, out: Path) -> None:
+        self.path = out.with_name(f".{out.name}.work")
+        self.read = self.path / "read"
+        self.spool = self.path / "spool"
+
+    def begin(self, plan: dict[str, Any]) -> bool:
+        """Keep what a run of the same plan has left, and nothing else; whether there is any.
+
+        The plan holds everything that the result depends on: files with size and time, settings, tokenizer.
+        """
+        digest = hashlib.blake2b(json.dumps(plan, sort_keys=True).encode(), digest_size=16).hexdigest()
+        known = self.path / "plan.json"
+        try:
+            same = json.loads(known.read_text(encoding="utf-8"))["digest"] == digest
+        except (OSError, ValueError, KeyError, TypeError):
+            same = False
+        if not same:
+            for entry in self.path.iterdir() if self.path.is_dir() else ():
+                if entry == self.spool:
+                    continue
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry)
+                else:
+                    entry.unlink()
+            self.read.mkdir(parents=True, exist_ok=True)
+            write_json(known, {"digest": digest})
+        shutil.rmtree(self.path / "new", ignore_errors=True)
+        return bool(same)
+
+    def remove(self) -> None:
+        """Take everything away."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def rows(self, number: int, columns: list[str]) -> Any:
+        """Arrow table of some columns (none named: all) of a chunk that was read."""
+        parquet = require("pyarrow.parquet", "to prepare a corpus")
+        return parquet.read_table(self.read / f"{number:06}.parquet", columns=columns or None)
+
+    def spool_documents(self, documents: Iterable[Document], first: int) -> Iterator[tuple[Unit, str, int]]:
+        """Write documents to files that can be read again: (unit, checksum, documents) of each.
+
+        Raises:
+            ValueError: if a text or key is no valid Unicode.
+        """
+        self.spool.mkdir(parents=True, exist_ok=True)
+        lines: list[bytes] = []
+        size = number = 0
+        for document in documents:
+            try:
+                line = json.dumps([document.source, document.key, document.text], ensure_ascii=False).encode("utf-8")
+            except UnicodeEncodeError:
+                raise _no_unicode(document) from None
+            lines.append(line + b"\n")
+            size += len(line) + 1
+            if size >= PIECE_BYTES:
+                yield self._spool_file(first + number, lines, size)
+                lines, size, number = [], 0, number + 1
+        if lines:
+            yield self._spool_file(first + number, lines, size)
+
+    def _spool_file(self, number: int, lines: list[bytes], size: int) -> tuple[Unit, str, int]:
+        path = self.spool / f"{number:06}.jsonl"
+        digest = hashlib.blake2b(digest_size=16)
+        with replacing(path) as file:
+            for line in lines:
+                file.write(line)
+                digest.update(line)
+        return Unit(os.fspath(path), "spool", 0, size, 1, size), digest.hexdigest(), len(lines)
+
+
+def _no_unicode(document: Document) -> ValueError:
+    for character, letter in enumerate(document.text):
+        if "\ud800" <= letter <= "\udfff":
+            return ValueError(
+                f"`documents` must be valid Unicode, got a lone surrogate in {document.key!r} at character {character}."
+                " Decode the text with errors='replace'."
+            )
+    return ValueError(f"`documents` must have keys of valid Unicode, got {document.key!r}. Name it otherwise.")
+
+
+def chunks_of(units: Iterable[tuple[Source, Unit]]) -> list[Chunk]:
+    """Consecutive units that are read together, about `PIECE_BYTES` each time, however many workers there are."""
+    chunks: list[Chunk] = []
+    gathered: list[tuple[Source, Unit]] = []
+    size = 0
+    for pair in units:
+        gathered.append(pair)
+        size += pair[1].size + 64
+        if size >= PIECE_BYTES:
+            chunks.append(tuple(gathered))
+            gathered, size = [], 0
+    if gathered:
+        chunks.append(tuple(gathered))
+    return chunks
+
+
+class ChunkTokens:
+    """Tokens of all chunks, by document, from memory maps that are opened once."""
+
+    def __init__(self, folder: Path, num_chunks: int, dtype: np.dtype[Any]) -> None:
+        self._folder, self._dtype = folder, dtype
+        self.itemsize = dtype.itemsize
+        self._maps: dict[int, NDArray[Any]] = {}
+        self.lengths: list[NDArray[np.int64]] = []
+        for number in range(num_chunks):
+            with np.load(folder / f"{number:06}.npz", allow_pickle=False) as arrays:
+                self.lengths.append(arrays["lengths"])
+        counts = np.array([len(lengths) for lengths in self.lengths], np.int64)
+        self.first_rows = np.cumsum(counts) - counts
+        self.all_lengths = np.concatenate([np.zeros(0, np.int64), *self.lengths])
+        ends = np.concatenate([np.zeros(0, np.int64), *(np.cumsum(lengths) for lengths in self.lengths)])
+        self._ends = ends
+
+    def chunk(self, number: int) -> NDArray[Any]:
+        """All tokens of a chunk."""
+        path = self._folder / f"{number:06}.bin"
+        if not path.stat().st_size:
+            return np.zeros(0, self._dtype)
+        return np.asarray(np.memmap(path, self._dtype, mode="r"))
+
+    def paragraphs(self, number: int) -> NDArray[np.int64]:
+        """Starts of paragraphs in the tokens of a chunk."""
+        with np.load(self._folder / f"{number:06}.npz", allow_pickle=False) as arrays:
+            starts: NDArray[np.int64] = arrays["paragraphs"]
+            return starts
+
+    def document(self, row: int) -> NDArray[Any]:
+        """Tokens of the document of a row, without its EOS."""
+        number = int(np.searchsorted(self.first_rows, row, side="right")) - 1
+        while not len(self.lengths[number]):
+            number -= 1
+        if number not in self._maps:
+            if len(self._maps) >= 256:
+                self._maps.clear()
+            self._maps[number] = self.chunk(number)
+        end, length = int(self._ends[row]), int(self.all_lengths[row])
+        return self._maps[number][end - length : max(end - 1, end - length)]

@@ -1,0 +1,153 @@
+"""Cleaning of prose, each step asked for by name, per source, and recorded; code is never cleaned."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from dataclasses import dataclass
+
+CLEANING_VERSION = 1
+_BREAKS = re.compile(r"\n(?:[ \t]*\n){2,}|\n[ \t]+\n")
+_START = re.compile(
+    r"^[ \t]*\*\*\*[ \t]*START OF TH(?:E|IS) PROJECT GUTENBERG[^\n]*(?:\n[^\n]+){0,2}?\*\*\*[ \t]*$", re.I | re.M
+)
+_END = re.compile(r"^[ \t]*\*\*\*[ \t]*END OF TH(?:E|IS) PROJECT GUTENBERG", re.I | re.M)
+_CODE = (
+    ".bash .c .cc .clj .cpp .cs .css .cu .cuh .dart .ex .f90 .go .h .hpp .hs .html .ipynb .java .jl .js .json .jsx .kt "
+    ".lua .m .ml .php .pl .proto .py .pyi .r .rb .rs .scala .sh .sql .swift .toml .ts .tsx .vue .xml .yaml .yml .zig"
+)
+_CODE_SUFFIXES = frozenset(_CODE.split())
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """A text after cleaning.
+
+    Attributes:
+        text: What is left.
+        steps: Names of the steps that changed something, with commas.
+        removed: (part, text) of what was cut out whole, such as ("header", ...).
+        reason: Why the document is left out, "" if it is not.
+    """
+
+    text: str
+    steps: str = ""
+    removed: tuple[tuple[str, str], ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cleaning:
+    """Steps, in the order in which they are taken; none by default.
+
+    Args:
+        crlf: "\\r\\n" and single "\\r" become "\\n".
+        nfc: Unicode normalisation form C.
+        gutenberg: What stands before the START line and behind the END line of a Project Gutenberg text goes.
+        paragraphs: One newline stays, two or more (blank lines) become one break of two.
+        min_characters: Shorter texts are left out.
+        min_printable: Least share of printable characters (line ends and tabs are), in [0, 1].
+
+    Raises:
+        ValueError: if a number is out of range.
+    """
+
+    crlf: bool = False
+    nfc: bool = False
+    gutenberg: bool = False
+    paragraphs: bool = False
+    min_characters: int = 0
+    min_printable: float = 0.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.min_characters, bool) or not isinstance(self.min_characters, int) or self.min_characters < 0:
+            raise ValueError(
+                f"`min_characters` must be an integer of at least 0, got {self.min_characters!r}. Try 100."
+            )
+        if isinstance(self.min_printable, bool) or not 0 <= self.min_printable <= 1:
+            raise ValueError(f"`min_printable` must be in [0, 1], got {self.min_printable!r}. Try 0.95.")
+
+    @classmethod
+    def parse(cls, text: str) -> Cleaning:
+        """Steps from words such as "crlf,nfc,gutenberg,paragraphs,min-chars:100,printable:0.95".
+
+        Raises:
+            ValueError: for an unknown step or a number that is none.
+        """
+        settings: dict[str, bool | int | float] = {}
+        for word in filter(None, (part.strip() for part in text.split(","))):
+            name, colon, value = word.partition(":")
+            try:
+                if name in ("crlf", "nfc", "gutenberg", "paragraphs") and not colon:
+                    settings[name] = True
+                elif name == "min-chars":
+                    settings["min_characters"] = int(value)
+                elif name == "printable":
+                    settings["min_printable"] = float(value)
+                else:
+                    raise ValueError
+            except ValueError:
+                raise ValueError(
+                    f"`clean` must be of crlf, nfc, gutenberg, paragraphs, min-chars:N, printable:SHARE, got {word!r}. "
+                    "Write for example 'crlf,nfc,min-chars:100'."
+                ) from None
+        return cls(**settings)  # type: ignore[arg-type]
+
+    def __bool__(self) -> bool:
+        return self != Cleaning()
+
+    def __call__(self, text: str) -> Cleaned:
+        """Clean one text.
+
+        Example:
+            >>> Cleaning(crlf=True, paragraphs=True)("a\\r\\n\\n\\nb").text
+            'a\\n\\nb'
+        """
+        steps: list[str] = []
+        removed: tuple[tuple[str, str], ...] = ()
+
+        def take(name: str, changed: str) -> None:
+            nonlocal text
+            if changed != text:
+                steps.append(name)
+                text = changed
+
+        if self.crlf and "\r" in text:
+            take("crlf", text.replace("\r\n", "\n").replace("\r", "\n"))
+        if self.nfc and not text.isascii():
+            take("nfc", unicodedata.normalize("NFC", text))
+        if self.gutenberg:
+            body, removed = _without_gutenberg(text)
+            take("gutenberg", body)
+        if self.paragraphs:
+            take("paragraphs", _BREAKS.sub("\n\n", text))
+        return Cleaned(text, ",".join(steps), removed, self._reason(text))
+
+    def _reason(self, text: str) -> str:
+        if not text.strip():
+            return "empty after cleaning"
+        if len(text) < self.min_characters:
+            return f"{len(text)} characters, below {self.min_characters}"
+        if self.min_printable:
+            bad = sum(count for char, count in Counter(text).items() if not (char.isprintable() or char in "\n\r\t\f"))
+            share = 1 - bad / len(text)
+            if share < self.min_printable:
+                return f"{share:.2f} of the characters printable, below {self.min_printable:.2f}"
+        return ""
+
+
+def is_code(path: str) -> bool:
+    """Whether a path ends as files of code do."""
+    dot = path.rfind(".")
+    return dot >= 0 and path[dot:].lower() in _CODE_SUFFIXES
+
+
+def _without_gutenberg(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    start = _START.search(text)
+    first = start.end() if start else 0
+    end = _END.search(text, first)
+    last = end.start() if end else len(text)
+    parts = (("header", text[:first]), ("footer", text[last:]))
+    removed = tuple((name, part) for name, part in parts if part)
+    return (text[first:last].strip("\r\n") + "\n" if removed else text), removed
