@@ -8,13 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_sampling.corpus.contamination import ngram_hashes
 from adaptive_sampling.neighbors.features import HashedFeaturizer
-from adaptive_sampling.neighbors.near_copies import near_copy_sets
+from adaptive_sampling.neighbors.near_copies import connected_sets, near_copy_sets
 
 NEAR_COPY_THRESHOLD = 0.85
 # Counts of fewer tokens say too little: short texts of one form would pass for copies of each other.
 MIN_BYTES = 256
 _SKETCH_TOKENS = 1024
+# Counts of tokens make long texts of one language alike; copies also share their runs of tokens.
+_RUN = 5
+_RUNS_KEPT = 128
+_SHARED_RUNS = 0.4
 _FIRST = np.uint32(0x85EBCA77)
 _SECOND = np.uint32(0xC2B2AE3D)
 _MIX = np.uint32(0x27D4EB2F)
@@ -97,7 +102,10 @@ class _DocumentRows:
 def near_copies(
     read: Callable[[int], NDArray[Any]], lengths: NDArray[np.int64], *, threshold: float = NEAR_COPY_THRESHOLD
 ) -> NDArray[np.int64]:
-    """Near-copy set of each document, by the features, search and sets that serve windows.
+    """Near-copy set of each document, by the features, search and sets that serve windows, confirmed by shared runs.
+
+    Two documents of a set stay together if, of the 128 smallest hashes of their runs of 5 tokens, they share four in
+    ten (bottom-k sketches, Broder 1997), or are linked through others that do.
 
     Args:
         read: Tokens of a document by its number.
@@ -115,4 +123,23 @@ def near_copies(
     featurizer = HashedFeaturizer(batch_size=64).fit(rows)
     features = np.empty((len(order), featurizer.dim), np.float32)
     features[order] = featurizer.transform(rows)
-    return near_copy_sets(features, threshold=threshold)
+    return _confirmed(near_copy_sets(features, threshold=threshold), read)
+
+
+def _confirmed(sets: NDArray[np.int64], read: Callable[[int], NDArray[Any]]) -> NDArray[np.int64]:
+    """Connected parts of each set whose documents share runs of tokens."""
+    members = np.flatnonzero(np.bincount(sets, minlength=len(sets))[sets] > 1)
+    runs = [np.unique(ngram_hashes(read(number), _RUN))[:_RUNS_KEPT] for number in members.tolist()]
+    sizes = np.zeros(len(sets), np.int64)
+    sizes[members] = [len(run) for run in runs]
+    hashes = np.concatenate([np.zeros(0, np.uint64), *runs])
+    owners = np.repeat(members, sizes[members])
+    order = np.lexsort((owners, hashes, sets[owners]))
+    hashes, owners = hashes[order], owners[order]
+    new = np.ones(len(owners), bool)
+    new[1:] = (hashes[1:] != hashes[:-1]) | (sets[owners[1:]] != sets[owners[:-1]])
+    # Each document that has a run is paired with the first of its set that has it.
+    first = owners[np.flatnonzero(new)][np.cumsum(new) - 1]
+    pairs, shared = np.unique(np.stack([first, owners]), axis=1, return_counts=True)
+    enough = shared >= _SHARED_RUNS * np.maximum(sizes[pairs[0]], sizes[pairs[1]])
+    return connected_sets(len(sets), pairs[0][enough], pairs[1][enough])

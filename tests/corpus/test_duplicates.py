@@ -33,3 +33,11 @@ def test_near_copies_join_edited_documents_and_no_others():
     wanted = np.arange(len(everything))
     wanted[[33, 34]] = [3, 31]
     assert sets.tolist() == wanted.tolist()
+
+
+def test_few_long_texts_of_one_language_are_no_near_copies():
+    rng = np.random.default_rng(2)
+    documents = [rng.zipf(1.2, 20_000) % 3000 for _ in range(3)]
+    documents.append(np.where(rng.random(20_000) < 0.02, 5, documents[1]))
+    sets = near_copies(lambda number: documents[number], np.full(4, 20_000))
+    assert sets.tolist() == [0, 1, 2, 1]

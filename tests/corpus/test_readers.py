@@ -1,6 +1,27 @@
+import gzip
+import json
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
-from adaptive_sampling.corpus import Document, read_text_files
+from adaptive_sampling.corpus import Document, Source, read_text_files
+from adaptive_sampling.corpus import readers as readers_module
+from adaptive_sampling.corpus import sources as sources_module
+from adaptive_sampling.corpus._globs import find_files
+from adaptive_sampling.corpus.readers import check_first, read_unit
+
+DATA = Path(__file__).parent / "data"  # saved_dataset and saved_splits were written by datasets' save_to_disk
+
+
+def read(source):
+    return [document for unit in source.units() for document in read_unit(unit, source)]
+
+
+def found(source):
+    return [(document.key, document.text, document.reason) for document in read(source)]
 
 
 def test_read_text_files_sorted_and_whole(tmp_path):
@@ -37,3 +58,192 @@ def test_read_text_files_names_a_file_that_is_gone(tmp_path):
 def test_read_text_files_needs_a_source_name(tmp_path):
     with pytest.raises(ValueError, match="`source_name`"):
         read_text_files("", "*")
+
+
+LINES = [
+    '{"text": "one", "n": 1}',
+    "",
+    '{"text": "zwei \\u00e9"}',
+    "{broken",
+    '["text"]',
+    '{"n": 2}',
+    '{"text": 5}',
+    '{"text":"é"}',
+]
+WANTED = [
+    (1, "one", ""),
+    (3, "zwei é", ""),
+    (4, None, "not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+    (5, None, "not a JSON object: list"),
+    (6, None, "no field 'text'"),
+    (7, None, "a int in field 'text'"),
+    (8, "é", ""),
+]
+
+
+def _zst(path, raw):
+    with pa.CompressedOutputStream(str(path), "zstd") as file:
+        file.write(raw)
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("a.jsonl", lambda path, raw: path.write_bytes(raw)),
+        ("a.jsonl.gz", lambda path, raw: path.write_bytes(gzip.compress(raw))),
+        ("a.jsonl.zst", _zst),
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_json_lines_are_documents_and_faults_stay_with_their_line(tmp_path, name, write, end):
+    write(tmp_path / name, end.join(LINES).encode())
+    path = (tmp_path / name).as_posix()
+    assert found(Source("s", f"{tmp_path}/*")) == [(f"{path}:{line}", text, why) for line, text, why in WANTED]
+
+
+@pytest.mark.parametrize("piece", [1, 7, 30, 1000])
+def test_json_lines_are_the_same_read_in_pieces(tmp_path, monkeypatch, piece):
+    (tmp_path / "a.jsonl").write_text("\n".join(LINES) + "\n")
+    source = Source("s", f"{tmp_path}/*")
+    whole = read(source)
+    monkeypatch.setattr(sources_module, "PIECE_BYTES", piece)
+    monkeypatch.setattr(readers_module, "_BLOCK_BYTES", 5)
+    units = source.units()
+    assert (len(units) > 1) == (piece < 1000)
+    assert read(source) == whole
+    assert sum(unit.size for unit in units) == (tmp_path / "a.jsonl").stat().st_size
+
+
+def test_a_long_line_or_file_is_left_out_in_constant_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(readers_module, "_BLOCK_BYTES", 16)
+    (tmp_path / "a.jsonl").write_text('{"text": "' + "x" * 200 + '"}\n{"text": "short"}\n' + "y" * 70)
+    (tmp_path / "b.txt").write_text("z" * 65)
+    reasons = [document.reason for document in read(Source("s", f"{tmp_path}/*", max_document_bytes=64))]
+    assert reasons == ["line of 212 bytes, more than 64", "", "line of 70 bytes, more than 64", "more than 64 bytes"]
+
+
+@pytest.mark.parametrize("suffix", ["gz", "zst"])
+def test_a_truncated_file_keeps_what_came_before(tmp_path, suffix):
+    raw = b"".join(json.dumps({"text": os.urandom(3000).hex()}).encode() + b"\n" for _ in range(500))
+    if suffix == "gz":
+        (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(raw))
+    else:
+        _zst(tmp_path / "a.jsonl.zst", raw)
+    file = tmp_path / f"a.jsonl.{suffix}"
+    file.write_bytes(file.read_bytes()[:-1000])
+    documents = read(Source("s", str(file)))
+    assert len(documents) > 100
+    assert [document.reason for document in documents[:-1]] == [""] * (len(documents) - 1)
+    assert documents[-1].reason == f"truncated or damaged {suffix} file"
+    (tmp_path / f"b.txt.{suffix}").write_bytes(file.read_bytes())
+    assert read(Source("s", f"{tmp_path}/b*"))[0].reason == f"truncated or damaged {suffix} file"
+
+
+def test_parquet_rows_are_documents_by_row_group(tmp_path):
+    table = pa.table({"body": ["a", None, "c", "d", "e"], "n": range(5)})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet", row_group_size=2)
+    source = Source("s", f"{tmp_path}/*", text_field="body")
+    assert len(source.units()) == 3
+    assert [(text, why) for _, text, why in found(source)] == [
+        ("a", ""),
+        (None, "null in field 'body'"),
+        ("c", ""),
+        ("d", ""),
+        ("e", ""),
+    ]
+    assert [document.position for document in read(source)] == [0, 1, 2, 3, 4]
+    with pytest.raises(ValueError, match=r"`text_field`.*'text' where there are 'body', 'n'"):
+        Source("s", f"{tmp_path}/*").units()
+
+
+def test_damaged_parquet_and_arrow_are_faults(tmp_path):
+    pyarrow.parquet.write_table(pa.table({"text": ["a" * 500]}), tmp_path / "a.parquet")
+    raw = (tmp_path / "a.parquet").read_bytes()
+    (tmp_path / "b.parquet").write_bytes(raw[:-5])
+    (tmp_path / "c.arrow").write_bytes(b"nonsense")
+    reasons = {Path(key).name.split(":")[0]: why for key, _, why in found(Source("s", f"{tmp_path}/*"))}
+    assert reasons["a.parquet"] == ""
+    assert reasons["b.parquet"].startswith("not Parquet: ")
+    assert reasons["c.arrow"].startswith("damaged arrow file: ")
+
+
+@pytest.mark.parametrize("form", ["new_file", "new_stream"])
+def test_arrow_files_of_both_forms_are_read(tmp_path, form):
+    table = pa.table({"text": ["a", "b", "c"]})
+    with getattr(pa.ipc, form)(str(tmp_path / "a.arrow"), table.schema) as writer:
+        writer.write_table(table, max_chunksize=2)
+    assert [(text, key.rpartition(":")[2]) for key, text, _ in found(Source("s", f"{tmp_path}/*"))] == [
+        ("a", "0"),
+        ("b", "1"),
+        ("c", "2"),
+    ]
+
+
+def test_saved_datasets_are_read_in_their_order():
+    assert [text for _, text, _ in found(Source("s", str(DATA / "saved_dataset")))] == ["first row", "second row"]
+    assert [text for _, text, _ in found(Source("s", str(DATA / "saved_splits")))] == ["d e f", "a b c"]
+    with pytest.raises(ValueError, match="which is a folder"):
+        Source("s", str(DATA)).units()
+
+
+def test_a_first_line_without_the_field_is_refused_before_any_work(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"body": "x", "id": 1}\n')
+    source = Source("s", f"{tmp_path}/*")
+    with pytest.raises(ValueError, match=r"a\.jsonl.*'text' where there are 'body', 'id'"):
+        check_first(source.units()[0], source)
+    fine = Source("s", f"{tmp_path}/*", text_field="body")
+    check_first(fine.units()[0], fine)
+    source = Source("s", str(DATA / "saved_dataset"), text_field="none")
+    with pytest.raises(ValueError, match=r"'none' where there are 'text', 'n'"):
+        check_first(source.units()[0], source)
+
+
+def test_find_files_walks_a_loop_once_and_reports_it(tmp_path):
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "x.txt").write_text("x")
+    (tmp_path / "a" / ".hidden").mkdir()
+    (tmp_path / "a" / ".hidden" / "y.txt").write_text("y")
+    (tmp_path / "a" / "b" / "up").symlink_to(tmp_path / "a")
+    (tmp_path / "c").symlink_to(tmp_path / "a" / "b")
+    (tmp_path / "a" / "gone.txt").symlink_to(tmp_path / "nowhere")
+    result = find_files(f"{tmp_path}/**/*.txt")
+    assert result.files == [f"{tmp_path}/a/b/x.txt", f"{tmp_path}/c/x.txt"]
+    loops = [path for path, reason in result.faults if reason.startswith("directory loop")]
+    assert loops == [f"{tmp_path}/a/b/up", f"{tmp_path}/c/up/b"]
+    assert (f"{tmp_path}/a/gone.txt", "unreadable: a link to nothing, or in a circle") in result.faults
+
+
+@pytest.mark.parametrize(
+    "pattern", ["*.txt", "**/*.txt", "**", "sub/?.txt", "sub/[ab].txt", "s*/**/b*", "sub/a.txt", "x/*"]
+)
+def test_find_files_equals_glob_where_there_are_no_loops(tmp_path, pattern):
+    import glob
+
+    for name in (
+        "a.txt",
+        "b.md",
+        "sub/a.txt",
+        "sub/b.txt",
+        "sub/c.txt",
+        "sub/deep/b.txt",
+        ".dot/a.txt",
+        "sub/.dot.txt",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    wanted = sorted(path for path in glob.glob(f"{tmp_path}/{pattern}", recursive=True) if os.path.isfile(path))
+    assert find_files(f"{tmp_path}/{pattern}").files == wanted
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"name": ""}, "`name`"),
+        ({"kind": "prose"}, "`kind`.*'prose'"),
+        ({"min_confidence": 2}, "`min_confidence`.*2"),
+        ({"max_document_bytes": 0}, "`max_document_bytes`.*0"),
+    ],
+)
+def test_source_refuses_bad_settings(settings, text):
+    with pytest.raises(ValueError, match=text):
+        Source(**{"name": "s", "pattern": "*", **settings})
