@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
@@ -72,13 +73,13 @@ def check_first(unit: Unit, source: Source) -> None:
         ValueError: naming the fields that are there.
     """
     if unit.format == "jsonl" and unit.first == 1:
-        for line, _ in _lines(unit, 1 << 24):
-            value = _parse(line) if line else None
-            if isinstance(value, dict):
-                if not isinstance(value.get(source.text_field), str):
+        with contextlib.suppress(*_READ_ERRORS):
+            for line, _ in _lines(unit, 1 << 24):
+                if line == b"":
+                    continue
+                value = None if line is None else _parse(line)
+                if isinstance(value, dict) and not isinstance(value.get(source.text_field), str):
                     raise source.field_error(unit.path, list(value))
-                return
-            if line is None or line.strip():
                 return
     elif unit.format == "arrow":
         arrow = require("pyarrow", "to read Arrow files")
@@ -132,8 +133,10 @@ def _lines(unit: Unit, limit: int) -> Iterator[tuple[bytes | None, int]]:
             file.seek(unit.start)
         parts: list[bytes] = []  # of the line that goes on in the next block, none of them once it is too long
         size = 0
+        # read1 hands over what could be unpacked before it meets a fault; read would keep it to itself.
+        read = getattr(file, "read1", file.read)
         while left:
-            block = file.read(_BLOCK_BYTES if left < 0 else min(_BLOCK_BYTES, left))
+            block = read(_BLOCK_BYTES if left < 0 else min(_BLOCK_BYTES, left))
             if not block:
                 break
             left -= len(block) if left > 0 else 0

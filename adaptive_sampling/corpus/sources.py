@@ -115,8 +115,8 @@ class Source:
         arrow = require("pyarrow", "to read Parquet")
         try:
             metadata = parquet.read_metadata(path)
-        except (arrow.ArrowInvalid, OSError) as error:
-            yield Unit(path, "fault", 0, 0, 0, 0, f"not Parquet: {_first_line(error)}")
+        except (arrow.ArrowInvalid, OSError):
+            yield Unit(path, "fault", 0, 0, 0, 0, "not a Parquet file, or cut off")
             return
         if self.text_field not in metadata.schema.to_arrow_schema().names:
             raise self.field_error(path, metadata.schema.to_arrow_schema().names)
@@ -199,7 +199,3 @@ def _dataset_files(folder: Path) -> list[str] | None:
         raise ValueError(
             f"`{folder}` must be a folder that save_to_disk made, got {type(error).__name__}: {error}. Save it again."
         ) from None
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]

@@ -7,8 +7,8 @@ known, and metadata.json with sizes and checksums. It is written once, whole or 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
+import io
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -350,19 +350,27 @@ def _map_tokens(file: Path, dtype: np.dtype[Any], num_tokens: int) -> NDArray[An
 
 
 def _map_array(file: Path, dtype: Any, length: int | None) -> NDArray[Any]:
-    try:
-        array: NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
-    except ValueError:
-        # numpy cannot map an array without entries; anything else that it cannot map it cannot read either.
-        with contextlib.suppress(ValueError, EOFError):
-            array = np.load(file, allow_pickle=False)
-            if array.shape == (0,) and array.dtype == dtype and length in (0, None):
-                return array
-        raise StoreError(f"`{file}` must be a .npy file, got something else. Copy or write the store again.") from None
-    if array.ndim != 1 or (length is not None and array.shape != (length,)) or array.dtype != dtype:
+    """Map a .npy file of `length` entries, None: as many as it has, once its header is byte by byte what it must be."""
+    kind = np.dtype(dtype)
+    size = file.stat().st_size
+    if length is None:
+        length = max(size - len(_npy_header(kind, 0)), 0) // kind.itemsize
+    header = _npy_header(kind, length)
+    with file.open("rb") as opened:
+        found = opened.read(len(header))
+    if found != header or size != len(header) + length * kind.itemsize:
         raise StoreError(
-            f"`{file}`: expected {length} entries of {np.dtype(dtype).name}, got shape {array.shape} of {array.dtype}. "
-            "Write the store again."
+            f"`{file}`: expected {length} entries of {kind.name} in a .npy file, got another header or size. "
+            "Copy or write the store again."
         )
+    if not length:  # nothing cannot be mapped
+        return np.zeros(0, kind)
     # A plain view: indexing the memmap class itself is several times slower.
-    return np.asarray(array)
+    return np.asarray(np.memmap(file, kind, mode="r", offset=len(header), shape=(length,)))
+
+
+def _npy_header(dtype: np.dtype[Any], length: int) -> bytes:
+    header = io.BytesIO()
+    description = {"descr": dtype.str, "fortran_order": False, "shape": (length,)}
+    np.lib.format.write_array_header_1_0(header, description)
+    return header.getvalue()

@@ -191,7 +191,7 @@ def write_sources(folder):
         (folder / f"t{number:02}.txt").write_text(words(number, 300))
     (folder / "t12.txt").write_text(words(3, 300) + "\n")
     (folder / "t13.txt").write_text(words(4, 300).replace("w9 ", "w8 "))
-    (folder / "t14.txt").write_bytes(b"\xff\xfe\xfd")
+    (folder / "t14.txt").write_bytes(b"\xfd\xfc\xfb")
     lines = [json.dumps({"text": words(100 + number, 60)}) for number in range(40)]
     (folder / "rows.jsonl").write_text("\n".join([*lines, "{no"]) + "\n")
     return [

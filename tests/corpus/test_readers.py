@@ -163,7 +163,7 @@ def test_damaged_parquet_and_arrow_are_faults(tmp_path):
     (tmp_path / "c.arrow").write_bytes(b"nonsense")
     reasons = {Path(key).name.split(":")[0]: why for key, _, why in found(Source("s", f"{tmp_path}/*"))}
     assert reasons["a.parquet"] == ""
-    assert reasons["b.parquet"].startswith("not Parquet: ")
+    assert reasons["b.parquet"] == "not a Parquet file, or cut off"
     assert reasons["c.arrow"].startswith("damaged arrow file: ")
 
 
