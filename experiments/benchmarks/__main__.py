@@ -2,18 +2,24 @@
 
 import argparse
 
-from experiments.benchmarks import draws, step_time
+from experiments.benchmarks import draws, preparing, step_time
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks", description=__doc__)
-    parser.add_argument("--large", action="store_true", help="10^8 windows too (4 GB of memory, several minutes)")
-    parser.add_argument("--only", choices=("draws", "step_time"), help="one benchmark alone")
+    parser.add_argument(
+        "--large", action="store_true", help="10^8 windows and 2 GB of text too (4 GB of memory, many minutes)"
+    )
+    parser.add_argument("--only", choices=("draws", "step_time", "preparing"), help="one benchmark alone")
     arguments = parser.parse_args()
     print("Ratios are our time (or bytes) over the peer's: below 1, ours is less.\n")
     print("| what | ours | peer | ratio |")
     print("|---|---|---|---|")
-    benchmarks = {"draws": lambda: draws.rows(large=arguments.large), "step_time": step_time.rows}
+    benchmarks = {
+        "draws": lambda: draws.rows(large=arguments.large),
+        "step_time": step_time.rows,
+        "preparing": lambda: preparing.rows(large=arguments.large),
+    }
     for name, rows in benchmarks.items():
         if arguments.only in (None, name):
             for row in rows():

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from experiments.benchmarks import _environment, draws, step_time
+from experiments.benchmarks import _environment, draws, preparing, step_time
 from experiments.benchmarks._row import best_seconds, seconds_text
 
 
@@ -18,6 +18,20 @@ def small(monkeypatch):
 
 def test_step_time_gives_a_positive_ratio():
     assert [row.ratio > 0 for row in step_time.rows()] == [True]
+
+
+def test_preparing_gives_speed_and_memory_and_says_why_a_peer_is_missing(monkeypatch):
+    def refuse(requirements):
+        raise _environment.PeerMissingError("not installed: no network")
+
+    monkeypatch.setattr(preparing, "peer_python", refuse)
+    for name, value in {"TEXT_BYTES": 40_000, "ROUNDS": 1, "VOCAB_SIZE": 300, "FILES": 2}.items():
+        monkeypatch.setattr(preparing, name, value)
+    bare, missing, memory = preparing.rows()
+    assert bare.ratio > 0
+    assert missing.peer == "datatrove: not installed: no network"
+    assert missing.ratio is None
+    assert memory.ratio > 0.5
 
 
 def test_draws_give_a_row_per_measure_and_peer_and_say_why_one_is_missing(monkeypatch):
