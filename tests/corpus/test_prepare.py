@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import adaptive_sampling as ads
 from adaptive_sampling._random import stable_hash
 from adaptive_sampling.corpus import (
     Cleaning,
@@ -536,3 +537,34 @@ def test_a_run_takes_up_what_is_there_and_nothing_of_another(tmp_path, monkeypat
     assert read
     rows = read_manifest(tmp_path / "out" / "manifest.parquet")
     assert rows[0].bytes == len(words(0, 300) + " more")
+
+
+def test_the_split_stays_when_documents_are_reordered_or_added(tmp_path):
+    documents = [Document("a", f"d{n}", words(n, 120)) for n in range(30)]
+    settings = {"tokenizer": "bytes", "validation_fraction": 0.4}
+    prepare(documents, tmp_path / "one", **settings)
+    more = [Document("a", f"new{n}", words(500 + n, 120)) for n in range(5)]
+    prepare([*more, *documents[::-1]], tmp_path / "two", **settings)
+    one, two = (
+        {row.key: row.split for row in read_manifest(tmp_path / name / "manifest.parquet")} for name in ("one", "two")
+    )
+    assert {key: two[key] for key in one} == one
+    assert set(one.values()) == {"train", "validation"}
+
+
+def test_windows_lead_to_their_rows_and_read_shards(tmp_path):
+    sources = write_sources(tmp_path / "in")
+    prepare(sources, tmp_path / "one", tokenizer="bytes", validation_fraction=0)
+    prepare(sources, tmp_path / "many", tokenizer="bytes", validation_fraction=0, shard_bytes=4000)
+    one, many = (
+        ads.WindowDataset(ads.TokenStore.open(tmp_path / name / "train"), ads.WindowConfig(seq_len=50, pack="concat"))
+        for name in ("one", "many")
+    )
+    assert many.store.num_shards > 3
+    ids = np.arange(0, len(one), 7)
+    assert np.array_equal(one.read(ids)["input_ids"], many.read(ids)["input_ids"])
+    for window in ids.tolist():
+        place = many.trace(window)
+        row = many.store.manifest_row(place["document"])
+        assert row["source"] == place["source"]
+        assert row["token_start"] <= place["start"] < row["token_end"]

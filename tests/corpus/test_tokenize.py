@@ -2,9 +2,10 @@ import sys
 
 import numpy as np
 import pytest
+import tokenizers
 
-from adaptive_sampling.corpus import load_tokenizer, train_tokenizer
-from adaptive_sampling.corpus.tokenize import EOS_TOKEN, encode_batches, eos_id_of
+from adaptive_sampling.corpus import byte_tokenizer, load_tokenizer, train_tokenizer
+from adaptive_sampling.corpus.tokenize import EOS_TOKEN, encode_batches, eos_id_of, token_bytes, vocab_size_of
 
 TEXTS = ["the cat sat on the mat. " * 20, "naïve 猫\n\tx = 1\r\n"]
 
@@ -59,3 +60,51 @@ def test_a_missing_package_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(ImportError, match=r"`tokenizers` .*lightning-adaptive-sampling\[corpus\]"):
         train_tokenizer(TEXTS)
+
+
+def test_byte_tokenizer_has_bytes_as_ids_and_survives_a_file(tmp_path):
+    tokenizer = byte_tokenizer()
+    text = "é\n\x01 <|endoftext|> 猫"
+    assert tokenizer.encode(text).ids == list(text.encode())
+    assert tokenizer.decode(tokenizer.encode(text).ids) == text
+    tokenizer.save(str(tmp_path / "t.json"))
+    (ids,) = encode_batches(load_tokenizer(tmp_path / "t.json"), [text])
+    assert ids.tolist() == list(text.encode())
+    assert eos_id_of(tokenizer) == 256
+    assert vocab_size_of(tokenizer) == 257
+
+
+def test_split_digits_keeps_each_digit_a_token():
+    texts = ["in 2024 and 2024 and 2024, 20242024 times 2024"] * 20
+    joined, split = (train_tokenizer(texts, 300, split_digits=digits) for digits in (False, True))
+    assert len(split.encode("2024").ids) == 4
+    assert len(joined.encode("2024").ids) < 4
+    assert split.decode(split.encode(texts[0]).ids) == texts[0]
+
+
+def test_eos_may_be_another_token(tmp_path):
+    tokenizer = train_tokenizer(TEXTS, vocab_size=270)
+    content = tokenizer.to_str().replace(EOS_TOKEN, "</s>")
+    (tmp_path / "t.json").write_text(content)
+    assert eos_id_of(load_tokenizer(tmp_path / "t.json")) == 0
+    named = content.replace("</s>", "<mine>")
+    (tmp_path / "t.json").write_text(named)
+    assert eos_id_of(load_tokenizer(tmp_path / "t.json", eos="<mine>"), "<mine>") == 0
+    with pytest.raises(ValueError, match="'<other>'"):
+        load_tokenizer(tmp_path / "t.json", eos="<other>")
+
+
+def test_token_bytes_sum_to_the_text_or_are_none():
+    tokenizer = train_tokenizer(TEXTS, vocab_size=270)
+    sizes = token_bytes(tokenizer)
+    for text in [*TEXTS, " 😀 \x00"]:
+        assert sizes[tokenizer.encode(text).ids].sum() == len(text.encode())
+    assert sizes[eos_id_of(tokenizer)] == len(EOS_TOKEN)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    assert token_bytes(tokenizer) is None
+
+
+def test_vocab_size_is_the_largest_id_plus_one_where_ids_have_gaps():
+    tokenizer = train_tokenizer(TEXTS, vocab_size=270)
+    tokenizer.add_tokens(["<added>"])
+    assert vocab_size_of(tokenizer) == tokenizer.get_vocab_size() == 271
