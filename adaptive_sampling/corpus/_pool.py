@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import multiprocessing.connection
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -106,6 +107,8 @@ class Workers:
 def _start_worker() -> None:
     # Each worker is one of many: the library's own threads would fight over the processors.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    # Ctrl-C reaches every process of a terminal; the parent alone decides what becomes of the work.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()

@@ -46,7 +46,8 @@ class Run:
         counter = StageCounter(self.report, "collecting", None)
         for source, group in _grouped(documents):
             if source is not None:
-                own = source.units()
+                # A loop or a broken link that two patterns come across is one fault.
+                own = [unit for unit in source.units() if unit.format != "fault" or unit.path not in seen]
                 for unit in own:
                     check_first(unit, source)
                 _refuse_twice(seen, {unit.path for unit in own})
@@ -81,7 +82,7 @@ class Run:
         counter = StageCounter(self.report, "reading", self.total_bytes)
         jobs = []
         for number, chunk in enumerate(self.chunks):
-            if (self.work.read / f"{number:06}.parquet").exists():
+            if self.work.is_read(number):
                 counter.add(0, sum(unit.size for _, unit in chunk))
             else:
                 jobs.append(ReadJob(os.fspath(self.work.read), number, chunk))
@@ -203,7 +204,7 @@ class Run:
         jobs, first = [], 0
         for number, count in enumerate(self.chunks_rows):
             wanted = unique[first : first + count]
-            if (folder / f"{number:06}.npz").exists():
+            if self.work.is_tokenized(folder, number, dtype):
                 counter.add(int(wanted.sum()), int(self.bytes[first : first + count][wanted].sum()))
             else:
                 source, target = os.fspath(self.work.read), os.fspath(folder)

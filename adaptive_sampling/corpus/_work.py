@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,6 +66,24 @@ class Work:
     def remove(self) -> None:
         """Take everything away."""
         shutil.rmtree(self.path, ignore_errors=True)
+
+    def is_read(self, number: int) -> bool:
+        """Whether a chunk was read to its end; a crash of the machine may have left a file that is not whole."""
+        arrow = require("pyarrow", "to prepare a corpus")
+        try:
+            text = int(self.rows(number, ["bytes"])["bytes"].to_numpy().sum())
+            return (self.read / f"{number:06}.text").stat().st_size == text
+        except (OSError, arrow.ArrowInvalid):
+            return False
+
+    def is_tokenized(self, folder: Path, number: int, dtype: np.dtype[Any]) -> bool:
+        """Whether the tokens of a chunk were written to their end."""
+        try:
+            with np.load(folder / f"{number:06}.npz", allow_pickle=False) as arrays:
+                tokens = int(arrays["lengths"].sum())
+            return (folder / f"{number:06}.bin").stat().st_size == tokens * dtype.itemsize
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            return False
 
     def rows(self, number: int, columns: list[str]) -> Any:
         """Arrow table of some columns (none named: all) of a chunk that was read."""

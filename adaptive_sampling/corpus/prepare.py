@@ -8,6 +8,7 @@ Chunks are read and tokenized by worker processes; each leaves files that a late
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
@@ -162,6 +163,14 @@ def prepare(
             os.rename(work.path / "new", out)
         except (ValueError, TypeError, MissingExtraError):
             work.remove()
+            raise
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise OSError(
+                    error.errno,
+                    f"`out` must have room to be written, got: {error.strerror}. "
+                    "Free space and run the same command again: it goes on where it was",
+                ) from None
             raise
         except KeyboardInterrupt:
             if run.total_bytes < _WORTH_KEEPING:
