@@ -174,10 +174,8 @@ class _SplitWriter:
             table = self._work.rows(number, ["source", "store_key"])
             sources = np.asarray(table["source"].to_pylist(), object)[chosen]
             keys = table["store_key"].to_numpy()[chosen].astype(np.uint64)
+            # Parts keep the key of their document: what is looked up by it is found for each.
             keys = np.repeat(keys, parts)
-            later = np.arange(len(keys)) - np.repeat(np.cumsum(parts) - parts, parts)
-            # Parts of one document are documents of their own to whatever is keyed by document.
-            keys = keys + later.astype(np.uint64)
             base = writer.num_tokens
             shards = writer.append(block, sizes, np.repeat(sources, parts).tolist(), keys, starts)
             ends = base + np.cumsum(sizes)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_sampling._files import atomic_writer
+from adaptive_sampling.corpus._globs import find_files
 from adaptive_sampling.corpus.clean import Cleaning
 from adaptive_sampling.corpus.contamination import NGRAM, audit_contamination
 from adaptive_sampling.corpus.decode import MIN_CONFIDENCE
@@ -150,7 +151,8 @@ def _run_prepare(arguments: argparse.Namespace) -> None:
 
 def _many_bytes(sources: list[Source]) -> bool:
     """Whether there is enough to read to be worth the start of worker processes."""
-    return sum(unit.size for source in sources for unit in source.units()) > 1 << 25
+    paths = [path for source in sources for path in find_files(source.pattern).files]
+    return any(os.path.isdir(source.pattern) for source in sources) or sum(map(os.path.getsize, paths)) > 1 << 25
 
 
 def _all_documents(sources: list[Source], embedded: bool) -> Iterator[Document | Source]:
