@@ -141,8 +141,8 @@ def test_interrupt_returns_130_and_leaves_nothing(tmp_path, texts, monkeypatch, 
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    # By module object: the attribute `prepare` of the folder is the function.
-    monkeypatch.setattr(sys.modules["adaptive_sampling.corpus.prepare"], "train_tokenizer", interrupted)
+    # By module object: the name is that of a function imported there.
+    monkeypatch.setattr(sys.modules["adaptive_sampling.corpus._run"], "train_tokenizer", interrupted)
     arguments = ["prepare", "--source", f"a={texts}/*.txt", "--out", str(tmp_path / "out")]
     assert cli.main(arguments) == 130
     assert capsys.readouterr().err == "adaptive-sampling: interrupted\n"
