@@ -35,9 +35,8 @@ def checked_ids(name: str, values: Any, num_windows: int) -> NDArray[np.int64]:
         raise TypeError(
             f"`{name}` must be integers, got dtype {array.dtype}, first {array[0].item()!r}. Convert to int64."
         )
-    bad = (array < 0) | (array >= num_windows)
-    if bad.any():
-        first = int(bad.argmax())
+    if len(array) and (array.min() < 0 or array.max() >= num_windows):
+        first = int(((array < 0) | (array >= num_windows)).argmax())
         raise ValueError(f"`{name}` must be in [0, {num_windows}), got {int(array[first])} at position {first}.")
     return array.astype(np.int64)
 

@@ -24,8 +24,9 @@ def checked_weights(name: str, values: Any, length: int, ids: NDArray[np.int64] 
         raise ValueError(f"`{name}` must have length {length}, got {len(array)}. Give one weight per window.")
     with np.errstate(over="ignore"):
         weights = array.astype(np.float32)
-    bad = ~(np.isfinite(weights) & (weights >= 0))
-    if bad.any():
+    # A NaN makes both comparisons false.
+    if len(weights) and not (weights.min() >= 0 and weights.max() < np.inf):
+        bad = ~(np.isfinite(weights) & (weights >= 0))
         first = int(bad.argmax())
         at = first if ids is None else int(ids[first])
         raise ValueError(

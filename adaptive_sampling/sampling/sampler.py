@@ -203,7 +203,7 @@ class AdaptiveSampler(DistributedSampler[Any]):
     def seed(self) -> int:  # type: ignore[override]
         """The seed of the stream; chosen now if it was not given."""
         if self._seed is None:
-            seed = torch.tensor(stable_hash(torch.initial_seed(), "sampler") & 0x7FFFFFFFFFFFFFFF)
+            seed = torch.tensor(stable_hash(torch.initial_seed(), "sampler") & 0x7FFFFFFFFFFFFFFF, device="cpu")
             if self._bound_world() > 1 and dist.is_available() and dist.is_initialized():
                 device = torch.device("cuda") if dist.get_backend() == "nccl" else torch.device("cpu")
                 seed = seed.to(device)

@@ -132,8 +132,11 @@ class DrawStream:
     def _checked_some(self, ids: Any, values: Any) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         id_array = checked_ids("ids", ids, self.num_windows)
         value_array = checked_weights("values", values, len(id_array), id_array)
-        ordered = np.sort(id_array)
-        repeated = ordered[:-1][np.diff(ordered) == 0]
+        if not (id_array[1:] > id_array[:-1]).all():
+            ordered = np.sort(id_array)
+            repeated = ordered[:-1][np.diff(ordered) == 0]
+        else:
+            repeated = id_array[:0]
         if len(repeated):
             raise ValueError(f"`ids` must not repeat, got {repeated[0]} more than once. Give one value per window.")
         if not value_array.any():

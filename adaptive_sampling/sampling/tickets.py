@@ -18,6 +18,10 @@ from adaptive_sampling.sampling._issue import Shift, award, solve_shift, split
 from adaptive_sampling.sampling.sum_tree import SumTree, padded_size
 
 _PHASES = 1 << 20
+# Changes of a few weights may leave this share of tickets too many or too few, at this many windows or more; at fewer,
+# where issuing anew costs less, in proportion less.
+_SLACK = 0.01
+_LONG = 10**6
 
 
 class _Engine:
@@ -115,7 +119,9 @@ class Tickets(_Engine):
 
     When a few weights change, only these windows' tickets are exchanged: draws are uniform among tickets, so the
     proportions are right at once. The claims of the others, made ahead at the old Σweight, are put right at the next
-    issue, which happens at the end of the epoch, at `set_weights`, or when tickets run out.
+    issue. That comes at the end of the epoch, at `set_weights`, and before a block when the changes have left too many
+    or too few tickets: a draw from too many leaves counts to chance. A few are let pass where windows are many, since
+    issuing takes O(N).
 
     Cost:
         O(block · log N) per block, O(k · log N) per change of k weights, O(N) per issue; 12.3 bytes per window.
@@ -165,6 +171,9 @@ class Tickets(_Engine):
 
     def draw(self, size: int, generator: np.random.Generator) -> NDArray[np.int64]:
         """`size` ids, int64, at most as many as the epoch still holds."""
+        remaining = self.num_draws - self.drawn
+        if abs(int(self._tickets.total) - remaining) > 1 + _SLACK * min(self.num_windows / _LONG, 1) * remaining:
+            self.issue()
         parts = []
         missing = size
         while missing:

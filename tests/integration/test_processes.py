@@ -116,9 +116,7 @@ def test_seeds_that_users_set_per_rank_do_not_change_the_order():
     assert [i for pair in zip(*ranks, strict=True) for i in pair] == expected
 
 
-@pytest.mark.parametrize(
-    "seed", [0, pytest.param(None, marks=pytest.mark.xfail(reason="the default seed is made on the default device"))]
-)
+@pytest.mark.parametrize("seed", [0, None])
 def test_a_default_device_without_data_changes_nothing(seed):
     torch.manual_seed(2)
     expected = AdaptiveSampler(SIZE, seed=seed).draw(3 * SIZE)

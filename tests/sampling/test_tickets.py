@@ -172,3 +172,36 @@ def test_weights_are_summed_in_float64(engine_type):
     engine = engine_type(weights, num_draws=10, seed=0)
     # In float32 the sum would be off by about 1e-8 of itself at every addition.
     assert engine.total_weight == pytest.approx(1e6 + 199_999 * float(np.float32(0.1)), rel=1e-13)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_changes_that_move_the_total_leave_no_count_to_chance(sparse):
+    # Sixteen of 64 windows become eight times as heavy early in the epoch: the others' claims shrink to a third.
+    for seed in range(20):
+        engine = Tickets(np.ones(64, np.float32), num_draws=64 * 40, seed=seed)
+        counts = np.bincount(engine.next_block(320), minlength=64)
+        weights = np.ones(64, np.float32)
+        weights[:16] = 8
+        if sparse:
+            engine.update_weights(np.arange(16), weights[:16])
+        else:
+            engine.set_weights(weights)
+        expected = 5 + 64 * 35 * weights / weights.sum()
+        while engine.drawn < engine.num_draws:
+            counts += np.bincount(engine.next_block(64), minlength=64)
+        # A block is drawn at random from the tickets, so the first adds its own spread; the rest is exact.
+        assert np.abs(counts - expected).max() < 3.5
+
+
+def test_few_tickets_too_many_are_let_pass_where_windows_are_many(monkeypatch):
+    monkeypatch.setattr("adaptive_sampling.sampling.tickets._LONG", 1000)
+    engine = Tickets(np.ones(1000, np.float32), num_draws=1000, seed=0)
+    engine.next_block(100)
+    issues = []
+    monkeypatch.setattr(engine, "issue", lambda: issues.append(engine.drawn))
+    engine.update_weights(np.arange(5), np.full(5, 2, np.float32))
+    engine.next_block(100)
+    assert not issues
+    engine.update_weights(np.arange(30), np.full(30, 4, np.float32))
+    engine.next_block(100)
+    assert issues == [200]
