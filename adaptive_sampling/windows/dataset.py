@@ -5,8 +5,8 @@ id ──(thinning)──▶ number over all windows ──plan──▶ stream 
 
 from __future__ import annotations
 
-import warnings
-from typing import Any, NamedTuple
+from multiprocessing.context import get_spawning_popen
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,33 +14,19 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from adaptive_sampling.corpus import TokenStore
+from adaptive_sampling.windows._buffers import Buffers
 from adaptive_sampling.windows._ids import checked_id, checked_ids
+from adaptive_sampling.windows._losses import warn_of_losses
+from adaptive_sampling.windows._watch import StoreWatch
+from adaptive_sampling.windows.attention import cu_seqlens
 from adaptive_sampling.windows.config import WindowConfig
+from adaptive_sampling.windows.epochs import EpochView, epoch_view
+from adaptive_sampling.windows.gather import Places, gather
 from adaptive_sampling.windows.packing import build_layout
-from adaptive_sampling.windows.plan import WindowPlan, window_counts
-from adaptive_sampling.windows.thinning import thin
+from adaptive_sampling.windows.plan import WindowPlan, window_ends
+from adaptive_sampling.windows.thinning import KeptWindows, kept_windows, thin
 
 Int64 = NDArray[np.int64]
-IGNORED_LABEL = -100  # what torch.nn.functional.cross_entropy ignores by default
-
-
-class Places(NamedTuple):
-    """Where windows are; int64 [B] each.
-
-    Attributes:
-        streams: Stream of the layout.
-        starts: Start in the stream.
-        targets: Tokens that are there to be predicted, seq_len unless the window is padded.
-        repeated: How many of the first targets are masked because the window before has them.
-    """
-
-    streams: Int64
-    starts: Int64
-    targets: Int64
-    repeated: Int64
-
-
-_SHORT_CURE = "Use a smaller seq_len, tail='pad', or pack='concat'."
 
 
 class WindowDataset(Dataset[dict[str, torch.Tensor]]):
@@ -58,13 +44,16 @@ class WindowDataset(Dataset[dict[str, torch.Tensor]]):
         config: How to cut it.
 
     Warns:
-        UserWarning: if there is no window at all, or documents are lost because they are shorter than a window.
+        UserWarning: if there is no window at all, documents are lost because they are shorter than a window, or
+            windows have no target.
 
     Raises:
         TypeError: for arguments of another type.
+        ValueError: if the store lacks what the settings ask for: paragraph starts, or a manifest with the column.
 
-    State: the epoch alone, which only `random_offset` looks at; it lies in shared memory then, so that running
-    workers see it. Pickling carries the store's path, the settings and the epoch.
+    State: the epoch alone, which `random_offset`, `eos_dropout` and `reshuffle_documents` look at; it lies in shared
+    memory then, so that running workers see it. Pickling carries the store's path, the settings and the epoch; spawned
+    workers open the files again and share the bits of thinning.
 
     Cost: O(documents) memory whatever the number of windows; thinning adds a bit per window. Reading a batch is one
     gather.
@@ -75,55 +64,70 @@ class WindowDataset(Dataset[dict[str, torch.Tensor]]):
             raise TypeError(f"`store` must be a TokenStore, got {store!r}. Open one with TokenStore.open(path).")
         if not isinstance(config, WindowConfig):
             raise TypeError(f"`config` must be a WindowConfig, got {config!r}. Use WindowConfig(seq_len).")
-        self._build(store, config, torch.zeros((), dtype=torch.int64))
-        if config.random_offset:
+        self._build(store, config, torch.zeros((), dtype=torch.int64), StoreWatch(store.path), None)
+        if config.changes_by_epoch:
             self._epoch.share_memory_()  # type: ignore[no-untyped-call]
-        self._warn_of_losses()
+        warn_of_losses(config, self.plan, self._length)
 
-    def _build(self, store: TokenStore, config: WindowConfig, epoch: torch.Tensor) -> None:
+    def _build(
+        self,
+        store: TokenStore,
+        config: WindowConfig,
+        epoch: torch.Tensor,
+        watch: StoreWatch,
+        bits: torch.Tensor | None,
+    ) -> None:
         self.store = store
         self.config = config
         self._epoch = epoch
-        self.layout = build_layout(store, config)
-        lengths = self.layout.stream_lengths
+        self._watch = watch
+        self._buffers = Buffers()
+        self.layout, counts = build_layout(store, config)
         self.plan = WindowPlan(
-            lengths=lengths,
+            lengths=self.layout.stream_lengths,
             keys=self.layout.stream_keys,
-            window_ends=np.cumsum(window_counts(lengths, config.seq_len, config.step, config.tail)),
+            window_ends=window_ends(counts),
             seq_len=config.seq_len,
             stride=config.step,
-            tail=config.tail,
+            tail="pad" if config.pack == "best_fit" else config.tail,
             random_offset=config.random_offset,
             seed=config.seed,
         )
-        self._kept = None if config.thinning == 1.0 else thin(self.plan, config.thinning, config.seed)
+        self._kept: KeptWindows | None = None
+        if bits is not None:
+            self._kept = kept_windows(bits.numpy())
+        elif config.thinning < 1:
+            self._kept = thin(self.plan.num_windows, config.thinning, config.seed, self._names)
         self._length = self.plan.num_windows if self._kept is None else len(self._kept)
+        self._view_of_epoch: EpochView | None = None
+        self._view()
 
-    def _warn_of_losses(self) -> None:
-        longest = int(self.plan.lengths.max(initial=0))
-        needed = 2 if self.config.tail == "pad" else self.config.seq_len + 1
-        if not self.plan.num_windows:
-            what = "stream" if self.config.pack == "concat" else "document"
-            warnings.warn(
-                f"no window: `seq_len` {self.config.seq_len} needs {needed} tokens, the longest {what} has {longest}. "
-                + ("Use a smaller seq_len." if needed == 2 or what == "stream" else _SHORT_CURE),
-                stacklevel=3,
-            )
-        elif not self._length:
-            warnings.warn(
-                f"no window: `thinning` {self.config.thinning} keeps none of {self.plan.num_windows}. Keep more.",
-                stacklevel=3,
-            )
-        elif self.config.pack == "none" and self.config.tail != "pad":
-            short = self.plan.lengths < needed
-            lost = int(self.plan.lengths[short].sum())
-            if lost:
-                warnings.warn(
-                    f"{short.sum()} of {len(short)} documents are shorter than a window of {needed} tokens, lost: "
-                    f"{lost / int(self.plan.lengths.sum()):.1%} of the tokens. "
-                    "Use pack='concat' or tail='pad'; min_length leaves them out without this warning.",
-                    stacklevel=3,
-                )
+    def _names(self, numbers: Int64) -> tuple[NDArray[np.uint64], Int64]:
+        """Document in which each window starts and its start there, before anything moves it; for thinning."""
+        streams, within = self.plan.locate(numbers)
+        firsts = self.layout.stream_starts[streams] + self.plan.fixed_starts(streams, within)
+        pieces = streams if self.layout.one_piece else self.layout.pieces(firsts)
+        documents = self.layout.documents[pieces]
+        document_starts = np.where(documents > 0, np.asarray(self.store.document_ends)[documents - 1], 0)
+        keys = np.asarray(self.store.document_keys)[documents]
+        return keys, firsts + self.layout.piece_shifts[pieces] - document_starts
+
+    def _view(self) -> EpochView:
+        epoch = self.epoch if self.config.changes_by_epoch else 0
+        if self._view_of_epoch is None or self._view_of_epoch.epoch != epoch:
+            self._view_of_epoch = epoch_view(self.store, self.config, self.layout, self.plan, epoch)
+        return self._view_of_epoch
+
+    @property
+    def adaptive_weights_error(self) -> str | None:
+        """Why a weight per window id means nothing for this dataset; None where it does mean something."""
+        if not self.config.reshuffle_documents:
+            return None
+        return (
+            "`reshuffle_documents` must be False with adaptive weights, got True. It moves text between window ids in "
+            "each epoch, so a weight learned for an id would soon be that of other text. Use random_offset or "
+            "eos_dropout, which leave a window in its place."
+        )
 
     @property
     def seq_len(self) -> int:
@@ -132,11 +136,11 @@ class WindowDataset(Dataset[dict[str, torch.Tensor]]):
 
     @property
     def epoch(self) -> int:
-        """The epoch whose random offsets are in force."""
+        """The epoch whose offsets, separators and order are in force."""
         return int(self._epoch)
 
     def set_epoch(self, epoch: int) -> None:
-        """Make the random offsets those of `epoch`; without `random_offset` nothing changes.
+        """Make offsets, separators and order those of `epoch`; without settings that look at it nothing changes.
 
         Raises:
             ValueError: if `epoch` is no integer of at least 0.
@@ -150,7 +154,7 @@ class WindowDataset(Dataset[dict[str, torch.Tensor]]):
 
     def __getitem__(self, index: Any) -> dict[str, torch.Tensor]:
         batch = self.read(np.array([checked_id(index, self._length)]))
-        return {name: torch.from_numpy(values)[0] for name, values in batch.items()}
+        return {name: _tensor(values)[0] for name, values in batch.items()}
 
     def __getitems__(self, indices: Any) -> list[dict[str, torch.Tensor]]:
         """Items of many ids from one `read`; DataLoader calls this for a batch.
@@ -159,7 +163,7 @@ class WindowDataset(Dataset[dict[str, torch.Tensor]]):
             IndexError: for an id out of range.
             TypeError: for ids that are no integers.
         """
-        columns = {name: torch.from_numpy(values).unbind(0) for name, values in self.read(indices).items()}
+        columns = {name: _tensor(values).unbind(0) for name, values in self.read(indices).items()}
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def read(self, ids: Any) -> dict[str, Int64]:
@@ -169,47 +173,43 @@ class WindowDataset(Dataset[dict[str, torch.Tensor]]):
             ids: Integer sequence, array or tensor [B]; repeats are fine.
 
         Returns:
-            The keys of an item; "window_id" int64 [B], the others int64 [B, seq_len].
+            The keys of an item; "window_id" int64 [B], the others int64 [B, seq_len]. Where no window holds more than
+            one document, "document_ids" and "position_ids" are read-only.
 
         Raises:
             IndexError: for an id out of range.
             TypeError: for ids that are no integers.
+            StoreError: if the store was changed since the dataset was made.
+
+        Cost: O(B · (seq_len + log documents)).
         """
         ids = checked_ids(ids, self._length)
-        width = self.config.seq_len
+        self._watch.check()
         places = self.places(ids)
-        starts = self.layout.stream_starts[places.streams] + places.starts
-        columns = np.arange(width)
-        pieces = places.streams[:, None]
-        if self.layout.one_piece:
-            document_ids = np.zeros((len(ids), width), np.int64)
-            positions = np.tile(columns, (len(ids), 1))
-        else:
-            pieces, places_in = self.layout.pieces_along(starts, starts + places.targets, width + 1)
-            document_ids = pieces[:, :-1] - pieces[:, :1]
-            positions = places_in[:, :-1].copy()
-        full = bool((places.targets == width).all())
-        tokens = np.asarray(self.store.tokens)
-        if full and self.layout.one_slice and len(ids):
-            first = starts + self.layout.piece_shifts[pieces[:, 0]]
-            block = np.lib.stride_tricks.sliding_window_view(tokens, width + 1)[first]
-        else:
-            along = starts[:, None] + np.minimum(np.arange(width + 1), places.targets[:, None])
-            block = tokens[along + self.layout.piece_shifts[pieces]]
-        inputs, labels = block[:, :-1].astype(np.int64), block[:, 1:].astype(np.int64)
-        if not full:
-            behind = columns >= places.targets[:, None]
-            inputs[behind] = self.store.eos_id
-            labels[behind] = IGNORED_LABEL
-        if self.config.mask_repeated_targets:
-            labels[columns < places.repeated[:, None]] = IGNORED_LABEL
+        batch = gather(
+            np.asarray(self.store.tokens),
+            self._view().layout,
+            places,
+            self.config.seq_len,
+            self.store.eos_id,
+            mask_cross=self.config.mask_cross_document_targets,
+            buffers=self._buffers,
+        )
+        # The id stands where items of other datasets have it too, behind inputs and labels.
         return {
-            "input_ids": inputs,
-            "labels": labels,
+            "input_ids": batch["input_ids"],
+            "labels": batch["labels"],
             "window_id": ids,
-            "document_ids": document_ids,
-            "position_ids": positions,
+            "document_ids": batch["document_ids"],
+            "position_ids": batch["position_ids"],
         }
+
+    def cu_seqlens(self, ids: Any) -> NDArray[np.int32]:
+        """Ends of the documents in the flattened inputs of `ids`, see `adaptive_sampling.windows.cu_seqlens`.
+
+        Example: with two windows of four inputs, the first of documents of 3 and 1 tokens, [0, 3, 4, 8].
+        """
+        return cu_seqlens(self.read(ids)["document_ids"])
 
     def starts(self, ids: Any = None) -> Int64:
         """Position in the store of the first token of each window, in the present epoch.
@@ -224,12 +224,12 @@ class WindowDataset(Dataset[dict[str, torch.Tensor]]):
             IndexError: for an id out of range.
             TypeError: for ids that are no integers.
         """
-        reading = self._reading_starts(self._ids(ids))
-        return reading + self.layout.piece_shifts[self.layout.pieces(reading)]
+        return self._view().layout.store_positions(self.places(self._ids(ids)).firsts)
 
     def documents(self, ids: Any = None) -> Int64:
         """Store index of the document in which each window starts, int64 [B]; arguments and errors as `starts`."""
-        return self.layout.documents[self.layout.pieces(self._reading_starts(self._ids(ids)))]
+        layout = self._view().layout
+        return layout.documents[layout.pieces(self.places(self._ids(ids)).firsts)]
 
     def sources(self, ids: Any = None) -> Int64:
         """Source index of each window, int64 [B]; arguments and errors as `starts`."""
@@ -239,7 +239,38 @@ class WindowDataset(Dataset[dict[str, torch.Tensor]]):
     def valid_targets(self, ids: Any = None) -> Int64:
         """Number of labels that are no -100 in each window, int64 [B]; arguments and errors as `starts`."""
         places = self.places(self._ids(ids))
-        return places.targets - places.repeated
+        valid = places.targets - places.repeated
+        if self.config.mask_cross_document_targets and not self.layout.one_piece:
+            layout = self._view().layout
+            valid -= layout.pieces(places.firsts + places.targets) - layout.pieces(places.firsts + places.repeated)
+        return valid
+
+    def target_spans(self, ids: Any = None) -> tuple[Int64, Int64, Int64]:
+        """Which tokens of the store are targets of which windows, in runs.
+
+        Args:
+            ids: Window ids [B]; default: all.
+
+        Returns:
+            (rows, starts, ends), int64 [runs] each: place in `ids`, store position of the run's first target and
+            behind its last. Runs of a row follow one another; a row without targets has none.
+
+        Raises:
+            IndexError, TypeError: as `starts`.
+        """
+        places, layout = self.places(self._ids(ids)), self._view().layout
+        begins, ends = places.firsts + 1 + places.repeated, places.firsts + places.targets + 1
+        rows = np.flatnonzero(ends > begins)
+        first = layout.pieces(begins[rows])
+        counts = layout.pieces(ends[rows] - 1) - first + 1
+        pieces = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        rows = np.repeat(rows, counts)
+        piece_starts = layout.piece_starts(pieces)
+        starts, ends = np.maximum(begins[rows], piece_starts), np.minimum(ends[rows], layout.piece_ends[pieces])
+        if self.config.mask_cross_document_targets:
+            starts = starts + (starts == piece_starts)
+        some, shifts = ends > starts, layout.piece_shifts[pieces]
+        return rows[some], (starts + shifts)[some], (ends + shifts)[some]
 
     def trace(self, window_id: int) -> dict[str, int | str]:
         """Where a window is from.
@@ -257,11 +288,9 @@ class WindowDataset(Dataset[dict[str, torch.Tensor]]):
             TypeError: for an id that is no integer.
         """
         ids = np.array([checked_id(window_id, self._length)])
-        places = self.places(ids)
-        first = self.layout.stream_starts[places.streams] + places.starts
-        last = first + places.targets
-        start, end = (int((at + self.layout.piece_shifts[self.layout.pieces(at)])[0]) for at in (first, last))
-        document = int(self.layout.documents[self.layout.pieces(first)][0])
+        places, layout = self.places(ids), self._view().layout
+        start, end = (int(layout.store_positions(at)[0]) for at in (places.firsts, places.firsts + places.targets))
+        document = int(layout.documents[layout.pieces(places.firsts)][0])
         return {
             "window_id": int(ids[0]),
             "document": document,
@@ -278,31 +307,51 @@ class WindowDataset(Dataset[dict[str, torch.Tensor]]):
     def _locate(self, ids: Int64) -> tuple[Int64, Int64]:
         return self.plan.locate(ids if self._kept is None else self._kept.select(ids))
 
-    def _reading_starts(self, ids: Int64) -> Int64:
-        streams, numbers = self._locate(ids)
-        return self.layout.stream_starts[streams] + self.plan.starts(streams, numbers, self.epoch)
-
     def places(self, ids: Int64) -> Places:
-        """Stream, start, targets and repeated targets of valid `ids`, int64 [B]; what `read` and `audit` stand on."""
-        epoch = self.epoch
+        """Where valid `ids` are, int64 [B]; what all reading stands on."""
+        view, width = self._view(), self.config.seq_len
         streams, numbers = self._locate(ids)
-        starts = self.plan.starts(streams, numbers, epoch)
-        targets = np.minimum(self.plan.lengths[streams] - 1 - starts, self.config.seq_len)
+        starts = view.starts(streams, numbers)
+        left = view.layout.stream_lengths[streams] - starts
+        targets = np.minimum(left - 1, width)
+        # A shared window ends with a document, whose last token is an input too.
+        inputs = np.minimum(left, width) if self.config.pack == "best_fit" else targets
         repeated = np.zeros(len(ids), np.int64)
         if self.config.mask_repeated_targets and len(ids):
             # Starts rise with the id, so the window before holds whatever any earlier one reaches of this one. With
             # thinning that is the last one kept: what only windows left out would have is not repeated.
             streams_before, numbers_before = self._locate(np.maximum(ids - 1, 0))
-            ends_before = self.plan.starts(streams_before, numbers_before, epoch) + self.config.seq_len
+            ends_before = view.starts(streams_before, numbers_before) + width
             same = (streams_before == streams) & (ids > 0)
-            repeated = np.where(same, np.clip(ends_before - starts, 0, targets - 1), 0)
-        return Places(streams, starts, targets, repeated)
+            repeated = np.where(same, np.clip(ends_before - starts, 0, np.maximum(targets - 1, 0)), 0)
+        return Places(streams, view.layout.stream_starts[streams] + starts, inputs, targets, repeated)
+
+    def end_documents(self, places: Places) -> tuple[Int64, Int64]:
+        """Store index of the document of the first token and of the last target of each window, int64 [B] each."""
+        layout = self._view().layout
+        first, last = (layout.pieces(at) for at in (places.firsts, places.firsts + places.targets))
+        return layout.documents[first], layout.documents[last]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"store": self.store, "config": self.config, "epoch": self._epoch}
+        state = {"store": self.store, "config": self.config, "epoch": self._epoch, "watch": self._watch, "bits": None}
+        if self._kept is not None and get_spawning_popen() is not None:
+            # On its way to a worker: the bits go into shared memory once, instead of being hashed again by each.
+            bits = torch.from_numpy(self._kept.bits.reshape(-1))
+            if not bits.is_shared():  # type: ignore[no-untyped-call]
+                bits = bits.share_memory_()  # type: ignore[no-untyped-call]
+                self._kept = kept_windows(bits.numpy())
+            state["bits"] = bits
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._build(state["store"], state["config"], state["epoch"])
+        self._build(state["store"], state["config"], state["epoch"], state["watch"], state["bits"])
 
     def __repr__(self) -> str:
         return f"WindowDataset({self.store!r}, {self.config!r}): {self._length} windows"
+
+
+def _tensor(values: Int64) -> torch.Tensor:
+    """A tensor of `values`; read-only ones, whose rows are all the same, are copied once for all rows."""
+    if values.flags.writeable or not len(values):
+        return torch.from_numpy(values if values.flags.writeable else values.copy())
+    return torch.from_numpy(np.array(values[0])).expand(*values.shape)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from adaptive_sampling._random import hash_rows
 
 Int64 = NDArray[np.int64]
+_MOST = 2.0**62
 
 
 def window_counts(lengths: Int64, seq_len: int, stride: int, tail: Literal["drop", "cover", "pad"] = "drop") -> Int64:
@@ -38,6 +39,18 @@ def window_counts(lengths: Int64, seq_len: int, stride: int, tail: Literal["drop
     if tail == "cover":
         full += (last_full >= 0) & (last_full % stride != 0)
     return full
+
+
+def window_ends(counts: Int64) -> Int64:
+    """Cumulated number of windows, int64 [streams].
+
+    Raises:
+        ValueError: if they are too many for int64.
+    """
+    total = float(counts.sum(dtype=np.float64))
+    if total >= _MOST:
+        raise ValueError(f"`stride` must leave fewer than 2^62 windows, got {total:.3g}. Use a larger stride.")
+    return np.cumsum(counts)
 
 
 @dataclass(frozen=True)
@@ -90,8 +103,12 @@ class WindowPlan:
         hashes = hash_rows(("window offset", self.seed, epoch), self.keys[streams])
         return self._place(streams, numbers, (hashes % np.uint64(self.stride)).astype(np.int64))
 
+    def last_full(self, streams: Int64) -> Int64:
+        """The last start in each stream at which a window is full, int64 [B]; negative where none is."""
+        return self.lengths[streams] - (self.seq_len + 1)
+
     def _place(self, streams: Int64, numbers: Int64, offsets: Int64) -> Int64:
         unshifted = numbers * self.stride
-        last_full = self.lengths[streams] - (self.seq_len + 1)
+        last_full = self.last_full(streams)
         shifted = np.minimum(unshifted + offsets, last_full)
         return np.where(unshifted > last_full, unshifted, shifted) if self.tail == "pad" else shifted

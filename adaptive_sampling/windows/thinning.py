@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_sampling._random import hash_rows
-from adaptive_sampling.windows.plan import WindowPlan
 
+Int64 = NDArray[np.int64]
 _BLOCK_BYTES = 64  # one prefix sum for 512 windows: a few per cent on top of the bits
 _CHUNK_WINDOWS = 1 << 20
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
@@ -47,20 +48,30 @@ class KeptWindows:
         return found
 
 
-def thin(plan: WindowPlan, rate: float, seed: int) -> KeptWindows:
-    """Keep a window iff hash(seed, key of its stream, start without offset) / 2^64 < `rate`.
+def thin(
+    num_windows: int, rate: float, seed: int, names: Callable[[Int64], tuple[NDArray[np.uint64], Int64]]
+) -> KeptWindows:
+    """Keep a window iff hash(seed, document key, start in the document without offset) / 2^64 < `rate`.
+
+    Args:
+        num_windows: Windows to choose from.
+        rate: Share to keep, in (0, 1].
+        seed: Seed of the hash.
+        names: int64 [B] window numbers to (uint64 [B] key of the document in which each starts, int64 [B] start in it).
 
     Cost: O(windows) time, in chunks; one bit and a little per window of memory.
     """
     limit = np.uint64(min(int(rate * 2.0**64), 2**64 - 1))
-    num_windows = plan.num_windows
     num_blocks = -(-num_windows // (_BLOCK_BYTES * 8))
     bits = np.zeros(num_blocks * _BLOCK_BYTES, np.uint8)
     for start in range(0, num_windows, _CHUNK_WINDOWS):
-        ids = np.arange(start, min(start + _CHUNK_WINDOWS, num_windows))
-        streams, numbers = plan.locate(ids)
-        starts = plan.fixed_starts(streams, numbers)
-        packed = np.packbits(hash_rows(("thinning", seed), plan.keys[streams], starts) < limit)
+        keys, starts = names(np.arange(start, min(start + _CHUNK_WINDOWS, num_windows)))
+        packed = np.packbits(hash_rows(("thinning", seed), keys, starts) < limit)
         bits[start // 8 : start // 8 + len(packed)] = packed
-    blocks = bits.reshape(num_blocks, _BLOCK_BYTES)
+    return kept_windows(bits)
+
+
+def kept_windows(bits: NDArray[np.uint8]) -> KeptWindows:
+    """The windows whose bits are set; `bits` uint8 [blocks * 64]."""
+    blocks = bits.reshape(-1, _BLOCK_BYTES)
     return KeptWindows(blocks, np.cumsum(_BIT_COUNTS[blocks].sum(axis=1)))

@@ -35,9 +35,9 @@ def test_config_refuses_integers_below_the_least(name, low):
     ("name", "value", "listed"),
     [
         ("tail", "keep", "'drop' or 'cover' or 'pad'"),
-        ("pack", "best_fit", "'none' or 'concat'"),
-        ("align", "document", "'none'"),
-        ("group_by", "length", "None"),
+        ("pack", "first_fit", "'none' or 'concat' or 'best_fit'"),
+        ("align", "sentence", "'none' or 'document' or 'paragraph'"),
+        ("group_by", "", "None or the name of a manifest column"),
     ],
 )
 def test_config_lists_the_choices_that_are_accepted(name, value, listed):

@@ -2,13 +2,21 @@ import numpy as np
 import pytest
 
 from adaptive_sampling.windows.plan import WindowPlan, window_counts
-from adaptive_sampling.windows.thinning import thin
+from adaptive_sampling.windows.thinning import thin as thin_names
 
 
 def make_plan(lengths, keys=None, seq_len=4):
     lengths = np.array(lengths, np.int64)
     keys = np.arange(len(lengths), dtype=np.uint64) if keys is None else np.array(keys, np.uint64)
     return WindowPlan(lengths, keys, np.cumsum(window_counts(lengths, seq_len, 2)), seq_len, 2, "drop", False, 0)
+
+
+def thin(plan, rate, seed):
+    def names(ids):
+        streams, numbers = plan.locate(ids)
+        return plan.keys[streams], plan.fixed_starts(streams, numbers)
+
+    return thin_names(plan.num_windows, rate, seed, names)
 
 
 def kept_places(plan, kept):

@@ -1,0 +1,131 @@
+"""A batch of windows from the tokens, in one gather."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_sampling.windows._buffers import Buffers
+from adaptive_sampling.windows.packing import Layout
+
+Int64 = NDArray[np.int64]
+IGNORED_LABEL = -100  # what torch.nn.functional.cross_entropy ignores by default
+
+
+class Places(NamedTuple):
+    """Where windows are; int64 [B] each.
+
+    Attributes:
+        streams: Stream of the layout.
+        firsts: Reading position of the first token.
+        inputs: Tokens that are inputs, seq_len unless the window is padded.
+        targets: Tokens that are there to be predicted: as many, or one fewer where a shared window ends.
+        repeated: How many of the first targets are masked because the window before has them.
+    """
+
+    streams: Int64
+    firsts: Int64
+    inputs: Int64
+    targets: Int64
+    repeated: Int64
+
+
+class _Borders(NamedTuple):
+    """Places in a batch at which a token is the first of another piece than the one before; int64 each."""
+
+    first_pieces: Int64  # [B], the piece in which each window starts
+    rows: Int64  # [borders]
+    columns: Int64  # [borders], from 1 to the number of targets
+    pieces: Int64  # [borders], the piece that begins
+
+
+def gather(
+    tokens: NDArray[Any],
+    layout: Layout,
+    places: Places,
+    width: int,
+    eos_id: int,
+    *,
+    mask_cross: bool,
+    buffers: Buffers,
+) -> dict[str, Int64]:
+    """Inputs, labels, document ids and position ids of a batch, int64 [B, `width`] each.
+
+    Where windows are within documents, the last two are read-only views of one row.
+    """
+    borders = _find_borders(layout, places)
+    block = _tokens(tokens, layout, places, borders, width, buffers)
+    inputs, labels = (buffers.take(len(block), width) for _ in range(2))
+    inputs[...], labels[...] = block[:, :-1], block[:, 1:]
+    columns = np.arange(width)
+    if len(places.inputs) and int(places.targets.min()) < width:
+        inputs[columns >= places.inputs[:, None]] = eos_id
+        labels[columns >= places.targets[:, None]] = IGNORED_LABEL
+    if places.repeated.any():
+        labels[columns < places.repeated[:, None]] = IGNORED_LABEL
+    if mask_cross:
+        labels[borders.rows, borders.columns - 1] = IGNORED_LABEL
+    document_ids, position_ids = _within(borders, len(inputs), width, buffers)
+    return {"input_ids": inputs, "labels": labels, "document_ids": document_ids, "position_ids": position_ids}
+
+
+def _find_borders(layout: Layout, places: Places) -> _Borders:
+    if layout.one_piece:
+        nothing = np.zeros(0, np.int64)
+        return _Borders(places.streams, nothing, nothing, nothing)
+    first = layout.pieces(places.firsts)
+    counts = layout.pieces(places.firsts + places.targets) - first
+    rows = np.repeat(np.arange(len(first)), counts)
+    nth = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    before = first[rows] + nth
+    return _Borders(first, rows, layout.piece_ends[before] - places.firsts[rows], before + 1)
+
+
+def _tokens(tokens: NDArray[Any], layout: Layout, places: Places, borders: _Borders, width: int, buffers: Buffers
+) -> NDArray[Any]:
+    """[B, width + 1] tokens; behind the last target the last token is repeated."""
+    starts = places.firsts + layout.piece_shifts[borders.first_pieces]
+    block: NDArray[Any]
+    in_slices = layout.one_slice or not len(borders.rows)
+    full = bool(len(starts)) and int(places.targets.min()) == width
+    if full and in_slices:
+        block = np.lib.stride_tricks.sliding_window_view(tokens, width + 1)[starts]
+        return block
+    columns = np.arange(width + 1)
+    if in_slices:
+        block = tokens[starts[:, None] + np.minimum(columns, places.targets[:, None])]
+        return block
+    # Running sums of steps: one token on, and at a border on to where the next piece lies.
+    steps = buffers.take(len(starts), width + 1)
+    steps[...] = 1
+    steps[:, 0] = starts
+    shifts = layout.piece_shifts
+    steps[borders.rows, borders.columns] += shifts[borders.pieces] - shifts[borders.pieces - 1]
+    if not full:
+        steps[columns > places.targets[:, None]] = 0
+    block = tokens[np.cumsum(steps, axis=1, out=steps)]
+    return block
+
+
+def _within(borders: _Borders, num_rows: int, width: int, buffers: Buffers) -> tuple[Int64, Int64]:
+    """Number of documents begun before each input, and its distance from the start of its own."""
+    inner = borders.columns < width
+    if not inner.any():
+        return (
+            np.broadcast_to(np.zeros(1, np.int64), (num_rows, width)),
+            np.broadcast_to(np.arange(width), (num_rows, width)),
+        )
+    rows, columns = borders.rows[inner], borders.columns[inner]
+    document_ids, positions = (buffers.take(num_rows, width) for _ in range(2))
+    document_ids[...] = 0
+    document_ids[rows, columns] = 1
+    begun = np.zeros(len(rows), np.int64)
+    begun[1:] = np.where(rows[1:] == rows[:-1], columns[:-1], 0)
+    positions[...] = 1
+    positions[:, 0] = 0
+    positions[rows, columns] = 1 + begun - columns
+    np.cumsum(document_ids, axis=1, out=document_ids)
+    np.cumsum(positions, axis=1, out=positions)
+    return document_ids, positions
