@@ -1,9 +1,13 @@
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from adaptive_sampling.corpus import TokenStore
+
+sys.path.insert(0, str(Path(__file__).parent))  # for reference
 
 
 @pytest.fixture
