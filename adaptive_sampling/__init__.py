@@ -23,6 +23,7 @@ _HOMES = {
     "hashed_features": "neighbors",
     "record": "weights",
     "scarcity_scores": "weights",
+    "transfer_weights": "windows",
     "with_ids": "windows",
 }
 __all__ = sorted(_HOMES)
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from adaptive_sampling.weights import scarcity_scores as scarcity_scores
     from adaptive_sampling.windows import WindowConfig as WindowConfig
     from adaptive_sampling.windows import WindowDataset as WindowDataset
+    from adaptive_sampling.windows import transfer_weights as transfer_weights
     from adaptive_sampling.windows import with_ids as with_ids
 
 

@@ -83,7 +83,8 @@ def _find_borders(layout: Layout, places: Places) -> _Borders:
     return _Borders(first, rows, layout.piece_ends[before] - places.firsts[rows], before + 1)
 
 
-def _tokens(tokens: NDArray[Any], layout: Layout, places: Places, borders: _Borders, width: int, buffers: Buffers
+def _tokens(
+    tokens: NDArray[Any], layout: Layout, places: Places, borders: _Borders, width: int, buffers: Buffers
 ) -> NDArray[Any]:
     """[B, width + 1] tokens; behind the last target the last token is repeated."""
     starts = places.firsts + layout.piece_shifts[borders.first_pieces]

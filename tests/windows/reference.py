@@ -1,5 +1,6 @@
 """Windows listed token by token, slow and obvious, for tests of the fast way."""
 
+import itertools
 from dataclasses import dataclass
 
 
@@ -110,9 +111,7 @@ def slow_windows(texts, groups, config, eos, paragraph_starts=()):
             part = stream[start : start + config.seq_len + 1]
             labels = [token.id for token in part[1:]]
             if config.mask_cross_document_targets:
-                labels = [
-                    -100 if one.piece != other.piece else other.id for one, other in zip(part, part[1:], strict=False)
-                ]
+                labels = [-100 if one.piece != other.piece else other.id for one, other in itertools.pairwise(part)]
             if config.mask_repeated_targets and before is not None:
                 repeated = min(max(before + config.seq_len - start, 0), len(labels) - 1)
                 labels = [-100] * repeated + labels[repeated:]
