@@ -20,7 +20,7 @@ from adaptive_sampling.corpus import TokenStore
 from adaptive_sampling.corpus._extras import MissingExtraError
 from adaptive_sampling.corpus.commands import add_import, add_prepare, format_table, show_prepared
 from adaptive_sampling.corpus.manifest import SPLITS
-from adaptive_sampling.windows import WindowConfig, WindowDataset, audit
+from adaptive_sampling.windows.command import add_window_arguments, inspect_windows, window_config
 
 PROGRAM = "adaptive-sampling"
 
@@ -85,10 +85,7 @@ def _add_inspect(subparsers: Subparsers) -> None:
         description="Documents and tokens per source; with --seq-len also what windows of that length would read.",
     )
     parser.add_argument("path", metavar="PATH", help="token store, or folder made by prepare")
-    parser.add_argument("--seq-len", type=int, metavar="N", help="audit windows of N inputs")
-    parser.add_argument("--stride", type=int, metavar="N", help="distance of window starts (default: --seq-len)")
-    parser.add_argument("--pack", choices=("none", "concat"), help="windows within documents or across (default: none)")
-    parser.add_argument("--tail", choices=("drop", "cover", "pad"), help="what becomes of the rest (default: drop)")
+    add_window_arguments(parser)
     parser.add_argument(
         "--contamination",
         action="store_true",
@@ -99,12 +96,7 @@ def _add_inspect(subparsers: Subparsers) -> None:
 
 
 def _run_inspect(arguments: argparse.Namespace) -> None:
-    settings = {name: getattr(arguments, name) for name in ("stride", "pack", "tail")}
-    given = {name: value for name, value in settings.items() if value is not None}
-    if arguments.seq_len is None and given:
-        name, value = next(iter(given.items()))
-        raise ValueError(f"`--{name}` must come with --seq-len, got {value!r} alone. Give --seq-len too.")
-    config = None if arguments.seq_len is None else WindowConfig(arguments.seq_len, **given)
+    config = window_config(arguments)
     root = Path(arguments.path)
     prepared = not (root / "metadata.json").exists() and all((root / split).is_dir() for split in SPLITS)
     for flag in ("contamination", "picture"):
@@ -113,12 +105,14 @@ def _run_inspect(arguments: argparse.Namespace) -> None:
                 f"`--{flag}` must come with a folder made by prepare, got {arguments.path!r}. "
                 "Give the folder that holds train and validation."
             )
+    picture = arguments.windows_picture
     for path in [root / split for split in SPLITS] if prepared else [root]:
         store = TokenStore.open(path)
         print(f"{path}: {store.tokens.dtype.name}, vocabulary of {store.vocab_size} ids, {store.check_eos()}")
         print(format_table(_source_rows(store)))
         if config is not None:
-            print(audit(WindowDataset(store, config)).format())
+            print(inspect_windows(store, config, arguments.batch_size, picture))
+            picture = None
     if prepared:
         show_prepared(root, contamination=arguments.contamination, seq_len=arguments.seq_len, picture=arguments.picture)
 

@@ -96,6 +96,9 @@ def test_prepare_embedded_adds_both_sources(tmp_path, monkeypatch, capsys):
         (["inspect", "{tmp}/none", "--seq-len", "0"], ["`seq_len` must be at least 1, got 0"]),
         (["inspect", "{tmp}/none", "--stride", "4"], ["`--stride` must come with --seq-len"]),
         (["inspect", "{tmp}/none", "--seq-len", "4", "--tail", "keep"], ["--tail", "keep"]),
+        (["inspect", "{tmp}/none", "--windows-picture", "p.svg"], ["`--windows-picture` must come with --seq-len, got 'p.svg'"]),
+        (["inspect", "--windows", "{tmp}/none", "--batch-size", "0"], ["`--batch-size` must be at least 1, got 0"]),
+        (["inspect", "--windows", "{tmp}/none", "--group-by", "x"], ["`group_by` must be None unless pack='concat'"]),
     ],
 )
 def test_bad_input_is_one_line_and_code_2(tmp_path, capsys, arguments, parts):
@@ -119,8 +122,22 @@ def test_inspect_shows_sources_and_windows(prepared, capsys):
     windows = ["--seq-len", "16", "--stride", "8", "--pack", "concat", "--tail", "cover"]
     assert cli.main(["inspect", str(out / "train"), *windows]) == 0
     captured = capsys.readouterr()
-    assert "never a target                   0 (0.0%)" in captured.out
+    assert ["never", "a", "target", "0", "(0.0%)"] in [line.split() for line in captured.out.splitlines()]
     assert captured.err == ""
+
+
+def test_inspect_windows_writes_a_picture_of_the_first_store(prepared, tmp_path, capsys):
+    out, _ = prepared
+    picture = tmp_path / "windows.svg"
+    arguments = ["inspect", "--windows", str(out), "--seq-len", "8", "--pack", "best_fit", "--windows-picture", str(picture)]
+    assert cli.main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("times a target (min, mean, max)") == 2
+    assert "digits" in printed
+    assert "unknown" not in printed
+    assert "out/train, windows of 8" in picture.read_text()
+    grouped = ["inspect", "--windows", str(out / "train"), "--seq-len", "8", "--pack", "concat", "--group-by", "source"]
+    assert cli.main(grouped) == 0
 
 
 def test_inspect_prints_warnings_as_lines(prepared, capsys):

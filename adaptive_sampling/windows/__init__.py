@@ -6,6 +6,7 @@ Nothing is stored per window: an id turns into a start by arithmetic on one pref
 from adaptive_sampling.windows import presets
 from adaptive_sampling.windows.attention import cu_seqlens, document_mask
 from adaptive_sampling.windows.audit import WindowAudit, audit
+from adaptive_sampling.windows.audit_picture import audit_svg
 from adaptive_sampling.windows.buckets import LengthBucketBatchSampler, bucket_of, padding_share, trim_padding
 from adaptive_sampling.windows.config import WindowConfig
 from adaptive_sampling.windows.curriculum import ContextCurriculum, Stage, check_positions, max_positions
@@ -32,6 +33,7 @@ __all__ = [
     "WindowConfig",
     "WindowDataset",
     "audit",
+    "audit_svg",
     "batch_prior",
     "bucket_of",
     "check_positions",

@@ -9,7 +9,7 @@ from adaptive_sampling.windows.config import WindowConfig
 if TYPE_CHECKING:
     from adaptive_sampling.windows.audit import WindowAudit
 
-_COPIED, _LOST, _FREQUENT = 0.9, 0.005, 0.2
+_COPIED, _LOST, _FREQUENT = 0.85, 0.005, 0.2
 
 
 def audit_warnings(found: WindowAudit, config: WindowConfig, batch_size: int) -> tuple[str, ...]:

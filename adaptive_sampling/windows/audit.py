@@ -40,7 +40,7 @@ class WindowAudit:
         top_ngrams: Share of the store's 8-grams that are one of the 100 most frequent.
         documents: Documents in the store.
         documents_without: Those in which no window starts and no token is a target.
-        windows_per_document: Over documents, how many windows start in them.
+        windows_per_document: Over documents, how many windows start in them, in bins of doubling width.
         lengths: Over windows, targets.
         starts: Over windows, where in its document each starts, as a share of the document.
         target_counts: Over possible targets, how often each is one.
@@ -186,7 +186,7 @@ def audit(dataset: WindowDataset, *, batch_size: int = 32, digits: Any = None) -
         top_ngrams=top_ngram_share(np.asarray(store.tokens)),
         documents=store.num_documents,
         documents_without=int(untouched.sum()),
-        windows_per_document=Histogram.of_values(windows_of),
+        windows_per_document=Histogram.in_doublings(windows_of),
         lengths=length_counts,
         starts=Histogram(np.linspace(0, 1, 21), starts_at),
         target_counts=Histogram.of_values(of_possible),

@@ -56,8 +56,8 @@ def padding_share(lengths: Any, batches: Sequence[Any]) -> float:
         The share, in [0, 1).
 
     Example:
-        >>> padding_share([1, 3, 3, 1], [[0, 1], [2, 3]]), padding_share([1, 3, 3, 1], [[0, 3], [1, 2]])
-        (0.3333333333333333, 0.0)
+        >>> padding_share([1, 4, 4, 1], [[0, 1], [2, 3]]), padding_share([1, 4, 4, 1], [[0, 3], [1, 2]])
+        (0.375, 0.0)
     """
     of_all = as_array("lengths", lengths)
     real = sum(int(of_all[np.asarray(batch)].sum()) for batch in batches if len(batch))

@@ -44,6 +44,23 @@ class Histogram:
         return cls(edges, counts, least, median, most)
 
     @classmethod
+    def in_doublings(cls, values: NDArray[np.int64]) -> Histogram:
+        """Of integers of at least 0, in bins 0, 1, 2, 3 to 4, 5 to 8 and so on: for values of all sizes.
+
+        Example:
+            >>> Histogram.in_doublings(np.array([0, 1, 2, 3, 4, 5])).counts.tolist()
+            [1, 1, 1, 2, 1]
+        """
+        of_all = cls.of_values(values)
+        if of_all.most is None:
+            return of_all
+        edges = np.append([0, 1, 2], 2 ** np.arange(1, max(of_all.most - 1, 1).bit_length() + 1) + 1)[
+            : max(of_all.most - 1, 0).bit_length() + 3
+        ]
+        counts = np.histogram(values, edges)[0]
+        return cls(edges.astype(np.float64), counts, of_all.least, of_all.median, of_all.most)
+
+    @classmethod
     def of_counts(cls, counts: NDArray[np.int64]) -> Histogram:
         """Of integers of which `counts[v]` are v."""
         there = np.flatnonzero(counts)

@@ -62,3 +62,32 @@ def test_config_refuses_thinning_out_of_range(value):
 def test_config_refuses_thinning_that_is_no_number(value):
     with pytest.raises(TypeError, match="`thinning` must be a number"):
         WindowConfig(4, thinning=value)
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.5, float("nan")])
+def test_config_refuses_dropout_out_of_range(value):
+    with pytest.raises(ValueError, match="`eos_dropout` must be at least 0 and at most 1"):
+        WindowConfig(4, pack="concat", eos_dropout=value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"group_by": "folder"}, "`group_by` must be None unless pack='concat', got 'folder' with pack='none'"),
+        ({"eos_dropout": 0.1}, "`eos_dropout` must be 0.0 unless pack='concat', got 0.1"),
+        ({"reshuffle_documents": True, "pack": "best_fit"}, "`reshuffle_documents` must be False unless"),
+        ({"stride": 3, "pack": "best_fit"}, "`stride` must be None or seq_len 4, got 3"),
+        ({"random_offset": True, "pack": "best_fit"}, "`random_offset` must be False, got True"),
+        ({"align": "document", "pack": "best_fit"}, "`align` must be 'none', got 'document'"),
+        ({"tail": "cover", "pack": "best_fit"}, "`tail` must be 'drop' or 'pad', got 'cover'"),
+        ({"random_offset": True, "offset": 2}, "`offset` must be 0 with random_offset=True, got 2"),
+        ({"offset": -1}, "`offset` must be at least 0, got -1"),
+    ],
+)
+def test_config_names_settings_that_contradict_each_other(settings, message):
+    with pytest.raises(ValueError, match=message):
+        WindowConfig(4, **settings)
+
+
+def test_config_allows_a_stride_beyond_the_window():
+    assert WindowConfig(4, 9).step == 9

@@ -65,7 +65,7 @@ class Learned(nn.Module):
 def test_windows_beyond_the_models_positions_are_refused(write_store, model):
     assert max_positions(model) == 8
     check_positions(8, model)
-    with pytest.raises(ValueError, match="`seq_len` must be at most 8, the positions of .*, got 9"):
+    with pytest.raises(ValueError, match=r"`seq_len` must be at most 8, the positions of .*, got 9"):
         check_positions(9, model)
     with pytest.raises(ValueError, match="must be at most 8"):
         ContextCurriculum(write_store(range(65)), WindowConfig(1), [(0.5, 4, None), (0.5, 16, None)], model=model)

@@ -1,3 +1,4 @@
+import os
 import pickle
 import warnings
 
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 from adaptive_sampling.corpus import TokenStore
+from adaptive_sampling.errors import StoreError
 from adaptive_sampling.windows import WindowConfig, WindowDataset
 
 TEN = list(range(10))
@@ -338,3 +340,78 @@ def test_dataset_shows_what_it_is_made_of(write_store):
     dataset = WindowDataset(store, config)
     assert (dataset.seq_len, dataset.config, dataset.store) == (4, config, store)
     assert "2 windows" in repr(dataset)
+
+
+def test_spawned_workers_get_the_bits_of_thinning_and_no_tokens(write_store, monkeypatch):
+    store = write_store(range(60_000))
+    dataset = make(store, 4, thinning=0.3, random_offset=True)
+    expected = dataset.read(range(len(dataset)))["input_ids"]
+    sizes = []
+    real = WindowDataset.__getstate__
+
+    def watched(self):
+        state = real(self)
+        sizes.append(state["bits"].numel())
+        assert state["bits"].is_shared()
+        return state
+
+    monkeypatch.setattr(WindowDataset, "__getstate__", watched)
+    loader = DataLoader(dataset, batch_size=512, num_workers=2, multiprocessing_context="spawn")
+    seen = torch.cat([batch["input_ids"] for batch in loader])
+    assert (seen.numpy() == expected).all()
+    assert sizes == [dataset._kept.bits.size] * 2
+    monkeypatch.undo()
+    assert len(pickle.dumps(dataset)) < 5_000
+
+
+@pytest.mark.parametrize("change", ["append", "same size", "exchange"])
+def test_a_store_that_changes_under_a_dataset_is_an_error(write_store, change):
+    store = write_store(range(1000))
+    dataset = make(store, 4)
+    carried = pickle.dumps(dataset)
+    dataset.read([0])
+    file = store.path / "tokens.bin"
+    raw = file.read_bytes()
+    if change == "append":
+        with file.open("ab") as opened:
+            opened.write(b"\0\0")
+    elif change == "same size":
+        file.write_bytes(raw[::-1])
+    else:
+        (store.path / "other").write_bytes(raw)
+        (store.path / "other").replace(file)
+    with pytest.raises(StoreError, match=r"`store` must stay as it was .*tokens\.bin' of \d+ bytes for \d+, changed"):
+        dataset.read([0])
+    with pytest.raises(StoreError):
+        pickle.loads(carried).read([0])
+
+
+def test_a_deleted_store_is_read_to_the_end(write_store):
+    store = write_store(range(1000))
+    dataset = make(store, 4)
+    for file in store.path.iterdir():
+        file.unlink()
+    assert dataset[3]["input_ids"].tolist() == [12, 13, 14, 15]
+
+
+def read_many_batches(store, batches):
+    dataset = pickle.loads(pickle.dumps(make(store, 16, random_offset=True, thinning=0.9)))
+    handles = len(os.listdir("/proc/self/fd"))
+    ids = np.arange(8)
+    for batch in range(batches):
+        dataset.set_epoch(batch)
+        dataset.__getitems__(ids)
+        if batch % 1000 == 0:
+            dataset = pickle.loads(pickle.dumps(dataset))
+    return len(os.listdir("/proc/self/fd")) - handles
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts open files by /proc")
+def test_no_file_stays_open_over_many_batches(write_store):
+    assert read_many_batches(write_store(range(5000)), 3_000) <= 0
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts open files by /proc")
+def test_no_file_stays_open_over_a_hundred_thousand_batches(write_store):
+    assert read_many_batches(write_store(range(5000)), 100_000) <= 0

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_sampling.windows.plan import WindowPlan, window_counts
+from adaptive_sampling.windows.plan import WindowPlan, window_counts, window_ends
 
 STREAMS = st.lists(st.integers(0, 40), max_size=8)
 TAILS = st.sampled_from(["drop", "cover", "pad"])
@@ -84,3 +84,10 @@ def test_plan_of_a_billion_windows_is_arithmetic(tail):
     streams, numbers = plan.locate(np.array([plan.num_windows - 1]))
     assert streams.tolist() == [2]
     assert plan.fixed_starts(streams, numbers).tolist() == [10**12 - 1000]
+
+
+def test_plan_refuses_more_windows_than_ids():
+    counts = np.full(4, 2**61)
+    with pytest.raises(ValueError, match=r"`stride` must leave fewer than 2\^62 windows, got 9\.22e\+18"):
+        window_ends(counts)
+    assert window_ends(counts[:1]).tolist() == [2**61]

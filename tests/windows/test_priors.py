@@ -28,7 +28,7 @@ def test_the_vocabulary_is_scanned_for_digits():
     by_id = {token: index for index, token in enumerate(VOCABULARY)}
     assert (NumberTokens.from_vocabulary(by_id).kinds == NUMBERS.kinds).all()
     assert NumberTokens.from_vocabulary(["Ġ7", "▁7", b"7", "Ċ"]).kinds.tolist() == [1, 1, 2, 0]
-    with pytest.raises(TypeError, match="`vocabulary` must be .* got str"):
+    with pytest.raises(TypeError, match=r"`vocabulary` must be .* got str"):
         NumberTokens.from_vocabulary("abc")
     with pytest.raises(ValueError, match="`kinds` must be integers from 0 to 3"):
         NumberTokens([4])
