@@ -106,7 +106,7 @@ class WindowDataset(Dataset[dict[str, torch.Tensor]]):
         """Document in which each window starts and its start there, before anything moves it; for thinning."""
         streams, within = self.plan.locate(numbers)
         firsts = self.layout.stream_starts[streams] + self.plan.fixed_starts(streams, within)
-        pieces = streams if self.layout.one_piece else self.layout.pieces(firsts)
+        pieces = self.layout.pieces_of(firsts, streams)
         documents = self.layout.documents[pieces]
         document_starts = np.where(documents > 0, np.asarray(self.store.document_ends)[documents - 1], 0)
         keys = np.asarray(self.store.document_keys)[documents]
@@ -224,12 +224,13 @@ class WindowDataset(Dataset[dict[str, torch.Tensor]]):
             IndexError: for an id out of range.
             TypeError: for ids that are no integers.
         """
-        return self._view().layout.store_positions(self.places(self._ids(ids)).firsts)
+        places = self.places(self._ids(ids))
+        return self._view().layout.store_positions(places.firsts, places.streams)
 
     def documents(self, ids: Any = None) -> Int64:
         """Store index of the document in which each window starts, int64 [B]; arguments and errors as `starts`."""
-        layout = self._view().layout
-        return layout.documents[layout.pieces(self.places(self._ids(ids)).firsts)]
+        places, layout = self.places(self._ids(ids)), self._view().layout
+        return layout.documents[layout.pieces_of(places.firsts, places.streams)]
 
     def sources(self, ids: Any = None) -> Int64:
         """Source index of each window, int64 [B]; arguments and errors as `starts`."""
@@ -289,8 +290,10 @@ class WindowDataset(Dataset[dict[str, torch.Tensor]]):
         """
         ids = np.array([checked_id(window_id, self._length)])
         places, layout = self.places(ids), self._view().layout
-        start, end = (int(layout.store_positions(at)[0]) for at in (places.firsts, places.firsts + places.targets))
-        document = int(layout.documents[layout.pieces(places.firsts)][0])
+        start, end = (
+            int(layout.store_positions(at, places.streams)[0]) for at in (places.firsts, places.firsts + places.targets)
+        )
+        document = int(layout.documents[layout.pieces_of(places.firsts, places.streams)][0])
         return {
             "window_id": int(ids[0]),
             "document": document,
@@ -329,7 +332,7 @@ class WindowDataset(Dataset[dict[str, torch.Tensor]]):
     def end_documents(self, places: Places) -> tuple[Int64, Int64]:
         """Store index of the document of the first token and of the last target of each window, int64 [B] each."""
         layout = self._view().layout
-        first, last = (layout.pieces(at) for at in (places.firsts, places.firsts + places.targets))
+        first, last = (layout.pieces_of(at, places.streams) for at in (places.firsts, places.firsts + places.targets))
         return layout.documents[first], layout.documents[last]
 
     def __getstate__(self) -> dict[str, Any]:

@@ -6,7 +6,8 @@ order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from adaptive_sampling.corpus import TokenStore
 from adaptive_sampling.windows.best_fit import pack_in_buffers
 from adaptive_sampling.windows.config import WindowConfig
 from adaptive_sampling.windows.grouping import document_groups
+from adaptive_sampling.windows.lookup import Lookup
 from adaptive_sampling.windows.plan import window_counts
 
 Int64 = NDArray[np.int64]
@@ -50,15 +52,23 @@ class Layout:
 
     def pieces(self, positions: Int64) -> Int64:
         """Piece that holds each reading position."""
-        return np.searchsorted(self.piece_ends, positions, side="right")
+        return self._lookup.find(positions)
+
+    @cached_property
+    def _lookup(self) -> Lookup:
+        return Lookup(self.piece_ends)
 
     def piece_starts(self, pieces: Int64) -> Int64:
         """Reading position of the first token of each piece."""
         return np.where(pieces > 0, self.piece_ends[pieces - 1], 0)
 
-    def store_positions(self, positions: Int64) -> Int64:
-        """Position in the store of each reading position."""
-        return positions + self.piece_shifts[self.pieces(positions)]
+    def store_positions(self, positions: Int64, streams: Int64) -> Int64:
+        """Position in the store of each reading position; `streams` holds the stream of each."""
+        return positions + self.piece_shifts[self.pieces_of(positions, streams)]
+
+    def pieces_of(self, positions: Int64, streams: Int64) -> Int64:
+        """Piece that holds each reading position, of which the stream is known."""
+        return streams if self.one_piece else self.pieces(positions)
 
 
 def build_layout(store: TokenStore, config: WindowConfig) -> tuple[Layout, Int64]:
@@ -80,8 +90,8 @@ def build_layout(store: TokenStore, config: WindowConfig) -> tuple[Layout, Int64
         return layout, np.where(layout.stream_lengths <= config.seq_len, 1, counts)
     if config.offset:
         skipped = np.minimum(layout.stream_lengths, config.offset)
-        left = {"stream_starts": layout.stream_starts + skipped, "stream_lengths": layout.stream_lengths - skipped}
-        layout = Layout(**{**vars(layout), **left})
+        starts, left = layout.stream_starts + skipped, layout.stream_lengths - skipped
+        layout = replace(layout, stream_starts=starts, stream_lengths=left)
     return layout, window_counts(layout.stream_lengths, config.seq_len, config.step, config.tail)
 
 
@@ -166,4 +176,4 @@ def _best_fit(store: TokenStore, config: WindowConfig, documents: Int64, starts:
 
 def replace_pieces(layout: Layout, **changes: Any) -> Layout:
     """`layout` with some arrays exchanged, read token by token."""
-    return Layout(**{**vars(layout), **changes, "one_slice": False})
+    return replace(layout, **changes, one_slice=False)

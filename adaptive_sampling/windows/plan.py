@@ -7,12 +7,14 @@ may add one more. An id is the window's number over all streams.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_sampling._random import hash_rows
+from adaptive_sampling.windows.lookup import Lookup
 
 Int64 = NDArray[np.int64]
 _MOST = 2.0**62
@@ -82,9 +84,13 @@ class WindowPlan:
         """Number of windows of all streams."""
         return int(self.window_ends[-1]) if len(self.window_ends) else 0
 
+    @cached_property
+    def _lookup(self) -> Lookup:
+        return Lookup(self.window_ends)
+
     def locate(self, ids: Int64) -> tuple[Int64, Int64]:
         """(stream, number within the stream) of each window id, both int64 [B]."""
-        streams = np.searchsorted(self.window_ends, ids, side="right")
+        streams = self._lookup.find(ids)
         before = np.where(streams > 0, self.window_ends[streams - 1], 0)
         return streams, ids - before
 

@@ -56,7 +56,7 @@ def test_top_ngrams_of_repeated_text():
 
 
 def test_audit_says_what_to_think_about(write_store):
-    store = write_store(*[range(k, k + 29) for k in range(10)], range(1, 4))
+    store = write_store(*[range(40 * k + 1, 40 * k + 30) for k in range(10)], range(1, 4))
 
     def notes(*arguments, **settings):
         with pytest.warns(UserWarning, match="shorter") if settings.pop("short", True) else _quiet():

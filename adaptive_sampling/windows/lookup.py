@@ -1,0 +1,57 @@
+"""Where a number lies among rising ends, without a walk through all of memory.
+
+A binary search over a million ends misses the cache at nearly every step. A table that says for each range of numbers
+which ends are there leaves a few neighbours to look at.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64 = NDArray[np.int64]
+_SMALL = 1 << 12  # ends that stay in the cache anyway
+_MOST_STEPS = 6
+_CHUNK = 1 << 16
+
+
+class Lookup:
+    """Finds the first end behind a number, as ``np.searchsorted(ends, numbers, side="right")`` does.
+
+    Args:
+        ends: int64 [n], rising.
+
+    Cost: at most 4 bytes per end; `find` takes a time that does not depend on n, unless the ends are crowded in places:
+    then it is a binary search.
+    """
+
+    def __init__(self, ends: Int64) -> None:
+        self.ends = ends
+        self._total = int(ends[-1]) if len(ends) else 0
+        self._steps = 0
+        if len(ends) < _SMALL:
+            return
+        self._shift = np.int64((self._total // len(ends)).bit_length())
+        ranges = (self._total >> int(self._shift)) + 2
+        self._firsts = np.empty(ranges, np.int32 if len(ends) < 1 << 31 else np.int64)
+        for start in range(0, ranges, _CHUNK):
+            bounds = np.arange(start, min(start + _CHUNK, ranges)) << self._shift
+            self._firsts[start : start + len(bounds)] = np.searchsorted(ends, bounds, side="right")
+        steps = int(np.diff(self._firsts).max()).bit_length()
+        self._steps = steps if steps <= _MOST_STEPS else 0
+
+    def find(self, numbers: Int64) -> Int64:
+        """Index of the first end behind each number, n where there is none; numbers are at least 0."""
+        if not self._steps:
+            return np.searchsorted(self.ends, numbers, side="right")
+        inside = np.minimum(numbers, self._total - 1)
+        ranges = inside >> self._shift
+        low = self._firsts[ranges].astype(np.int64)
+        high = self._firsts[ranges + 1].astype(np.int64)
+        for _ in range(self._steps):
+            middle = (low + high) >> 1
+            before = self.ends[middle] <= inside
+            low = np.where(before, middle + 1, low)
+            high = np.where(before, high, middle)
+        found: Int64 = np.where(numbers < self._total, low, len(self.ends))
+        return found
