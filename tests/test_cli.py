@@ -96,7 +96,10 @@ def test_prepare_embedded_adds_both_sources(tmp_path, monkeypatch, capsys):
         (["inspect", "{tmp}/none", "--seq-len", "0"], ["`seq_len` must be at least 1, got 0"]),
         (["inspect", "{tmp}/none", "--stride", "4"], ["`--stride` must come with --seq-len"]),
         (["inspect", "{tmp}/none", "--seq-len", "4", "--tail", "keep"], ["--tail", "keep"]),
-        (["inspect", "{tmp}/none", "--windows-picture", "p.svg"], ["`--windows-picture` must come with --seq-len, got 'p.svg'"]),
+        (
+            ["inspect", "{tmp}/none", "--windows-picture", "p.svg"],
+            ["`--windows-picture` must come with --seq-len, got 'p.svg'"],
+        ),
         (["inspect", "--windows", "{tmp}/none", "--batch-size", "0"], ["`--batch-size` must be at least 1, got 0"]),
         (["inspect", "--windows", "{tmp}/none", "--group-by", "x"], ["`group_by` must be None unless pack='concat'"]),
     ],
@@ -129,7 +132,17 @@ def test_inspect_shows_sources_and_windows(prepared, capsys):
 def test_inspect_windows_writes_a_picture_of_the_first_store(prepared, tmp_path, capsys):
     out, _ = prepared
     picture = tmp_path / "windows.svg"
-    arguments = ["inspect", "--windows", str(out), "--seq-len", "8", "--pack", "best_fit", "--windows-picture", str(picture)]
+    arguments = [
+        "inspect",
+        "--windows",
+        str(out),
+        "--seq-len",
+        "8",
+        "--pack",
+        "best_fit",
+        "--windows-picture",
+        str(picture),
+    ]
     assert cli.main(arguments) == 0
     printed = capsys.readouterr().out
     assert printed.count("times a target (min, mean, max)") == 2

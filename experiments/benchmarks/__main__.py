@@ -2,7 +2,7 @@
 
 import argparse
 
-from experiments.benchmarks import draws, preparing, step_time
+from experiments.benchmarks import draws, preparing, step_time, windows
 
 
 def main() -> None:
@@ -10,13 +10,14 @@ def main() -> None:
     parser.add_argument(
         "--large", action="store_true", help="10^8 windows and 2 GB of text too (4 GB of memory, many minutes)"
     )
-    parser.add_argument("--only", choices=("draws", "step_time", "preparing"), help="one benchmark alone")
+    parser.add_argument("--only", choices=("draws", "windows", "step_time", "preparing"), help="one benchmark alone")
     arguments = parser.parse_args()
     print("Ratios are our time (or bytes) over the peer's: below 1, ours is less.\n")
     print("| what | ours | peer | ratio |")
     print("|---|---|---|---|")
     benchmarks = {
         "draws": lambda: draws.rows(large=arguments.large),
+        "windows": windows.rows,
         "step_time": step_time.rows,
         "preparing": lambda: preparing.rows(large=arguments.large),
     }

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from experiments.benchmarks import _environment, draws, preparing, step_time
+from experiments.benchmarks import _environment, draws, preparing, step_time, windows
 from experiments.benchmarks._row import best_seconds, seconds_text
 
 
@@ -86,3 +86,14 @@ def test_times_are_the_best_run_within_the_budget():
     best_seconds(lambda: runs.append(1), 5, budget=0)
     assert len(runs) == 6
     assert [seconds_text(s) for s in (2.5, 0.0123, 4.2e-5)] == ["2.5 s", "12.3 ms", "42 µs"]
+
+
+def test_windows_are_read_against_each_peer_that_is_there(monkeypatch):
+    small = {"NUM_TOKENS": 20_000, "SEQ_LEN": 16, "BATCHES": 2, "REPEATS": 1, "PLAN_DOCUMENTS": 2_000}
+    for name, value in {**small, "PLAN_WINDOWS_EACH": 3}.items():
+        monkeypatch.setattr(windows, name, value)
+    rows = list(windows.rows())
+    assert [row.ratio > 0 for row in rows] == [True] * len(rows)
+    peers = " ".join(row.peer for row in rows)
+    assert "nanoGPT-style loop" in peers
+    assert "torchdata" in peers
