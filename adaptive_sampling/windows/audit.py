@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_sampling.windows._audit_warnings import audit_warnings
+from adaptive_sampling.windows._tokens import plain_tokens
 from adaptive_sampling.windows.dataset import WindowDataset
 from adaptive_sampling.windows.histograms import Histogram, third_peak
 from adaptive_sampling.windows.ngrams import top_ngram_share
@@ -183,7 +184,7 @@ def audit(dataset: WindowDataset, *, batch_size: int = 32, digits: Any = None) -
         padding=len(dataset) * dataset.seq_len - tokens_read,
         overlap=1 - int(had.sum()) / total if total else 0.0,
         digit_share=_digit_share(dataset, digits),
-        top_ngrams=top_ngram_share(np.asarray(store.tokens)),
+        top_ngrams=top_ngram_share(plain_tokens(store)),
         documents=store.num_documents,
         documents_without=int(untouched.sum()),
         windows_per_document=Histogram.in_doublings(windows_of),
@@ -220,6 +221,6 @@ def _digit_share(dataset: WindowDataset, digits: Any) -> float | None:
             f"`digits` must be bool of shape ({dataset.store.vocab_size},), got {flags.dtype} {flags.shape}. "
             "Make it with NumberTokens.from_vocabulary."
         )
-    tokens = np.asarray(dataset.store.tokens)
+    tokens = plain_tokens(dataset.store)
     found = sum(int(flags[tokens[at : at + (1 << 22)]].sum()) for at in range(0, len(tokens), 1 << 22))
     return found / len(tokens) if len(tokens) else 0.0

@@ -17,6 +17,7 @@ from adaptive_sampling.corpus import TokenStore
 from adaptive_sampling.windows._buffers import Buffers
 from adaptive_sampling.windows._ids import checked_id, checked_ids
 from adaptive_sampling.windows._losses import warn_of_losses
+from adaptive_sampling.windows._tokens import plain_tokens
 from adaptive_sampling.windows._watch import StoreWatch
 from adaptive_sampling.windows.attention import cu_seqlens
 from adaptive_sampling.windows.config import WindowConfig
@@ -187,7 +188,7 @@ class WindowDataset(Dataset[dict[str, torch.Tensor]]):
         self._watch.check()
         places = self.places(ids)
         batch = gather(
-            np.asarray(self.store.tokens),
+            plain_tokens(self.store),
             self._view().layout,
             places,
             self.config.seq_len,

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from adaptive_sampling._random import hash_rows
 from adaptive_sampling.corpus import TokenStore
+from adaptive_sampling.windows._tokens import plain_tokens
 from adaptive_sampling.windows.alignment import Boundaries
 from adaptive_sampling.windows.config import WindowConfig
 from adaptive_sampling.windows.packing import Layout, replace_pieces
@@ -121,7 +122,7 @@ def _left_out(store: TokenStore, config: WindowConfig, layout: Layout, epoch: in
     lasts = layout.piece_ends - 1
     stream_ends = layout.stream_starts + layout.stream_lengths
     between = (lasts > layout.piece_starts(pieces)) & ~np.isin(layout.piece_ends, stream_ends)
-    ends_with_eos = np.asarray(store.tokens)[lasts + layout.piece_shifts] == store.eos_id
+    ends_with_eos = plain_tokens(store)[lasts + layout.piece_shifts] == store.eos_id
     keys = np.asarray(store.document_keys)[layout.documents]
     hashes = hash_rows(("eos dropout", config.seed, epoch), keys, layout.documents)
     limit = np.uint64(min(int(config.eos_dropout * 2.0**64), 2**64 - 1))

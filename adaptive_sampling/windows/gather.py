@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_sampling.windows._buffers import Buffers
+from adaptive_sampling.windows._tokens import runs_of_tokens
 from adaptive_sampling.windows.packing import Layout
 
 Int64 = NDArray[np.int64]
@@ -42,7 +43,7 @@ class _Borders(NamedTuple):
 
 
 def gather(
-    tokens: NDArray[Any],
+    tokens: Any,
     layout: Layout,
     places: Places,
     width: int,
@@ -84,7 +85,7 @@ def _find_borders(layout: Layout, places: Places) -> _Borders:
 
 
 def _tokens(
-    tokens: NDArray[Any], layout: Layout, places: Places, borders: _Borders, width: int, buffers: Buffers
+    tokens: Any, layout: Layout, places: Places, borders: _Borders, width: int, buffers: Buffers
 ) -> NDArray[Any]:
     """[B, width + 1] tokens; behind the last target the last token is repeated."""
     starts = places.firsts + layout.piece_shifts[borders.first_pieces]
@@ -92,8 +93,7 @@ def _tokens(
     in_slices = layout.one_slice or not len(borders.rows)
     full = bool(len(starts)) and int(places.targets.min()) == width
     if full and in_slices:
-        block = np.lib.stride_tricks.sliding_window_view(tokens, width + 1)[starts]
-        return block
+        return runs_of_tokens(tokens, starts, width + 1)
     columns = np.arange(width + 1)
     if in_slices:
         block = tokens[starts[:, None] + np.minimum(columns, places.targets[:, None])]

@@ -13,13 +13,13 @@ _LOOKED_AT = 1 << 22  # tokens; the share hardly moves beyond
 _RUNS = 64
 
 
-def top_ngram_share(tokens: NDArray[Any], n: int = 8, top: int = 100) -> float:
+def top_ngram_share(tokens: Any, n: int = 8, top: int = 100) -> float:
     """Share of all n-grams that are one of the `top` most frequent, of those that occur at least twice.
 
     Of more than 4 million tokens, 64 runs at equal distances are looked at.
 
     Args:
-        tokens: Integers [tokens].
+        tokens: Integers [tokens], an array or what slices like one.
         n: Length of an n-gram.
         top: How many of the most frequent count.
 
