@@ -39,7 +39,7 @@ def make(store, config):
         return WindowDataset(store, config)
 
 
-@settings(max_examples=250)
+@settings(max_examples=150)
 @given(DOCUMENTS, configs(), st.sets(st.integers(0, 80), max_size=12))
 def test_all_windows_equal_the_slow_list(tmp_path_factory, documents, config, paragraphs):
     ids = iter(range(1, 10**6))
@@ -71,7 +71,7 @@ def test_all_windows_equal_the_slow_list(tmp_path_factory, documents, config, pa
     assert found == [[label for label in slow[k].labels if label != -100] for k in order]
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(DOCUMENTS, configs(), st.integers(0, 3), st.sampled_from([0.0, 0.3, 1.0]), st.booleans(), st.booleans())
 def test_every_epoch_reads_text_that_is_there(tmp_path_factory, documents, config, epoch, dropout, shuffle, random):
     config = WindowConfig(**{**vars(config), "offset": 0 if random else config.offset})
