@@ -17,7 +17,7 @@ _KEY_COLUMNS = ("content_hash", "key")  # what the keys of a store's documents m
 
 
 def document_groups(store: TokenStore, column: str) -> tuple[NDArray[np.int64], list[str]]:
-    """Group of each document by a manifest column; "folder", where there is no such column, is that of "path" or "key".
+    """Group of each document by a manifest column; "folder", where there is no such column, is that of "path" or else "key".
 
     Args:
         store: Its manifest.parquet is in its folder or in the one above.
@@ -64,8 +64,11 @@ def document_groups(store: TokenStore, column: str) -> tuple[NDArray[np.int64], 
 def _column(table: Any, column: str) -> list[str] | None:
     if column in table.column_names:
         return ["" if value is None else str(value) for value in table.column(column).to_pylist()]
-    if column == "folder":
-        for name in ("path", "key"):
-            if name in table.column_names:
-                return [str(PurePosixPath(value or "").parent) for value in table.column(name).to_pylist()]
-    return None
+    if column != "folder":
+        return None
+    # A document that was no file has no path; its key may say where it is from.
+    paths, keys = (
+        table.column(name).to_pylist() if name in table.column_names else [""] * table.num_rows
+        for name in ("path", "key")
+    )
+    return [str(PurePosixPath(path or key or "").parent) for path, key in zip(paths, keys, strict=True)]
