@@ -17,7 +17,7 @@ _KEY_COLUMNS = ("content_hash", "key")  # what the keys of a store's documents m
 
 
 def document_groups(store: TokenStore, column: str) -> tuple[NDArray[np.int64], list[str]]:
-    """Group of each document by a manifest column; "folder", where there is no such column, is that of "path" or else "key".
+    """Group of each document by a manifest column; "folder", where there is none, is that of "path" or else "key".
 
     Args:
         store: Its manifest.parquet is in its folder or in the one above.
