@@ -1,4 +1,4 @@
-"""One process per output folder. The system drops the lock with the process, so none is ever left behind."""
+"""Who writes where: one process per run, one comparison per folder. The system drops a lock with its process."""
 
 from __future__ import annotations
 
@@ -13,27 +13,42 @@ class FolderInUseError(OSError):
 
 
 @contextlib.contextmanager
-def folder_lock(folder: Path | str) -> Iterator[None]:
+def folder_lock(folder: Path | str, *, shared: bool = False) -> Iterator[None]:
     """Hold `folder` (made if missing) for this process; where the system knows no `flock`, nothing is held.
+
+    Args:
+        folder: what to hold.
+        shared: hold it beside others that share it, against one that wants it alone.
 
     Raises:
         FolderInUseError: naming the process that holds it.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    with file_lock(folder / ".lock", folder, shared=shared):
+        yield
+
+
+@contextlib.contextmanager
+def file_lock(path: Path, held: Path, *, shared: bool = False) -> Iterator[None]:
+    """Hold the lock file `path`, which stands for `held` in messages.
+
+    Raises:
+        FolderInUseError: naming the process that holds it.
+    """
     try:
         import fcntl
     except ImportError:
         yield
         return
-    with open(folder / ".lock", "a+", encoding="utf-8") as file:
+    with open(path, "a+", encoding="utf-8") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
             file.seek(0)
             holder = file.read().strip() or "unknown"
             raise FolderInUseError(
-                f"{folder} is in use by process {holder}. Wait until it ends, or choose another folder."
+                f"{held} is in use by process {holder}. Wait until it ends, or choose another folder."
             ) from None
         file.truncate(0)
         file.write(str(os.getpid()))

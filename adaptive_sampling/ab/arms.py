@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
+import torch
 from torch.utils.data import DataLoader
 
 from adaptive_sampling.weights import WeightPolicy
@@ -35,6 +37,8 @@ class Arm:
         placebo_of: name of the arm whose policy runs on permuted windows.
         draws: "systematic" or "multinomial", see `AdaptiveSampler`.
         update_every: optimizer steps between two updates of the weights.
+        sampler_seed: enters the order of windows beside the run's seed. Arms share it, so that the orders of weighted
+            arms agree where their weights do; another one shows how much the order alone moves the loss.
 
     Raises:
         ValueError: on a name that is no folder name, on both `policy` and `placebo_of`, on settings without an effect.
@@ -46,11 +50,12 @@ class Arm:
     placebo_of: str | None = None
     draws: Literal["systematic", "multinomial"] = "systematic"
     update_every: int = 50
+    sampler_seed: int = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip() or set(self.name) & set('/\\:*?"<>|\0'):
             raise ValueError(f"`name` must be text that can be a folder name, got {self.name!r}. Name the arm.")
-        if self.policy is not None and not callable(self.policy) and not isinstance(self.policy, WeightPolicy):
+        if self.policy is not None and not callable(self.policy) and _missing_methods(self.policy):
             raise ValueError(
                 f"`policy` must be a WeightPolicy or a function that makes one, got {self.policy!r}. "
                 "Leave it out for uniform draws."
@@ -69,6 +74,9 @@ class Arm:
             )
         if isinstance(self.update_every, bool) or not isinstance(self.update_every, int) or self.update_every < 1:
             raise ValueError(f"`update_every` must be a positive number of steps, got {self.update_every!r}.")
+        seed = self.sampler_seed
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise ValueError(f"`sampler_seed` must be an integer of 0 or more, got {seed!r}.")
 
     @property
     def kind(self) -> Kind:
@@ -116,14 +124,25 @@ def fresh_policy(source: PolicySource) -> WeightPolicy:
     Raises:
         TypeError: if a function made something else.
     """
-    if isinstance(source, WeightPolicy):
-        return copy.deepcopy(source)
-    made = source()
-    if not isinstance(made, WeightPolicy):
+    if not _missing_methods(source):
+        return cast(WeightPolicy, copy.deepcopy(source))
+    made = cast(Callable[[], WeightPolicy], source)()
+    if missing := _missing_methods(made):
         raise TypeError(
-            f"`policy` must make a WeightPolicy, got {type(made).__name__}. Return WeightPolicy(…) from it."
+            f"`policy` must make a WeightPolicy, or an object with its methods, got {type(made).__name__} without "
+            f"{', '.join(missing)}. Return WeightPolicy(…) from it."
         )
     return made
+
+
+def _missing_methods(policy: Any) -> list[str]:
+    """What `AdaptiveSampling` would call in vain; a class is no policy, though it has the methods."""
+    if isinstance(policy, type):
+        return list(_POLICY_METHODS)
+    return [name for name in _POLICY_METHODS if not hasattr(policy, name)]
+
+
+_POLICY_METHODS = ("bind", "initial_weights", "update", "dropped", "state_dict", "load_state_dict")
 
 
 class TrainingData:
@@ -133,6 +152,10 @@ class TrainingData:
         dataset: map-style dataset of windows; its batches must carry `window_id`.
         validation: loader per source of held-out windows; the loss of each is reported, and their mean per target.
         batch_size: windows per step.
+        find_near_copies: look for near-copies of training windows among the held-out ones, where both are windows of
+            tokens (`input_ids`, or a dataset with `read`), and leave them out of the set that the verdict rests on.
+        shares: share of each source in the held-out loss over all, as in natural text; default: by targets held out.
+        decode: tokens → text, for windows shown in the report; default: the tokenizer that `prepare` left.
         dataloader_settings: further arguments of the train `DataLoader`. `drop_last` is True unless given, so that
             all steps of all arms see batches of one size.
 
@@ -141,7 +164,15 @@ class TrainingData:
     """
 
     def __init__(
-        self, dataset: Any, validation: Mapping[str, DataLoader[Any]], batch_size: int, **dataloader_settings: Any
+        self,
+        dataset: Any,
+        validation: Mapping[str, DataLoader[Any]],
+        batch_size: int,
+        *,
+        find_near_copies: bool = True,
+        shares: Mapping[str, float] | None = None,
+        decode: Callable[[Sequence[int]], str] | None = None,
+        **dataloader_settings: Any,
     ) -> None:
         if not validation:
             raise ValueError("`validation` must hold at least one loader, got none. Write {'held-out': DataLoader(…)}.")
@@ -152,11 +183,23 @@ class TrainingData:
             raise ValueError(
                 f"`batch_size` must be between 1 and the number of windows, {len(dataset)}, got {batch_size!r}."
             )
+        if shares is not None and (
+            set(shares) != set(validation) or not all(0 < share < math.inf for share in shares.values())
+        ):
+            raise ValueError(
+                f"`shares` must be a positive number for each of {sorted(validation)}, got {dict(shares)!r}. "
+                "Leave it out to weigh sources by their targets."
+            )
         self.dataset = dataset
         self.validation = dict(validation)
+        self.find_near_copies = find_near_copies
+        self.shares = None if shares is None else {name: float(shares[name]) for name in validation}
+        self.decode = decode
         self.batch_size = batch_size
         self.dataloader_settings = {"drop_last": True, **dataloader_settings}
 
-    def loader(self, sampler: Any) -> DataLoader[Any]:
-        """The train loader of one run."""
-        return DataLoader(self.dataset, batch_size=self.batch_size, sampler=sampler, **self.dataloader_settings)
+    def loader(self, sampler: Any, seed: int) -> DataLoader[Any]:
+        """The train loader of one run; `seed` is that of its workers, unless the settings bring a generator."""
+        # A generator of its own: making an iterator must not move the global one, or a resumed run would differ.
+        settings = {"generator": torch.Generator().manual_seed(seed), **self.dataloader_settings}
+        return DataLoader(self.dataset, batch_size=self.batch_size, sampler=sampler, **settings)

@@ -1,4 +1,4 @@
-"""One self-contained HTML page: the verdict first, then what it rests on."""
+"""One self-contained HTML page: the verdict first, then what it rests on; and the same in Markdown."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_sampling._files import atomic_writer
+from adaptive_sampling.ab import tables
+from adaptive_sampling.ab.bars import draw_bars, token_bars
 from adaptive_sampling.ab.charts import arm_curve, loss_chart, weight_chart
-from adaptive_sampling.ab.result import Result, interval_text, table_rows
-from adaptive_sampling.ab.statistics import MIN_SEEDS, Interval, percent
+from adaptive_sampling.ab.evaluation import MOST_DRAWS_SHOWN
+from adaptive_sampling.ab.record import HELD_OUT, MACRO
+from adaptive_sampling.ab.result import Result, format_table, table_rows
+from adaptive_sampling.ab.statistics import BOOTSTRAP_SEEDS, MIN_SEEDS
 
 _STYLE = """
 :root{color-scheme:light dark;--ground:#fbfbfa;--text:#1d1f21;--soft:#6a6e73;--line:#dcdddc;--card:#fff;
@@ -31,7 +35,10 @@ svg{display:block;width:100%;height:auto;background:var(--card);border:1px solid
 svg text{fill:var(--soft);font-size:13px}.grid{stroke:var(--line)}
 .c0{--c:var(--c0)}.c1{--c:var(--c1)}.c2{--c:var(--c2)}.c3{--c:var(--c3)}.c4{--c:var(--c4)}.c5{--c:var(--c5)}
 .line{fill:none;stroke:var(--c);stroke-width:2}.dot{fill:var(--c)}.band{fill:var(--c);fill-opacity:.16}
-.cell{fill:var(--c1)}.legend{display:flex;flex-wrap:wrap;gap:.25rem 1.25rem;margin:.25rem 0 .5rem}
+.cell{fill:var(--c1)}.bar{fill:var(--c)}.whisker{stroke:var(--text);stroke-width:1.5}
+.unity{stroke:var(--soft);stroke-dasharray:4 3}.window{margin:.4rem 0;white-space:pre-wrap;overflow-wrap:anywhere}
+.remark{border-left:3px solid var(--c5);padding-left:.75rem;margin:.5rem 0}
+.legend{display:flex;flex-wrap:wrap;gap:.25rem 1.25rem;margin:.25rem 0 .5rem}
 .swatch{display:inline-block;width:.9em;height:.9em;border-radius:2px;background:var(--c);margin-right:.4em}
 pre{overflow-x:auto;font-size:.85rem;background:var(--card);border:1px solid var(--line);border-radius:6px;
 padding:.75rem}
@@ -39,33 +46,46 @@ figure{margin:0}
 """
 
 
-def write_report(result: Result, path: Path | str, *, title: str = "Comparison of window choices") -> None:
+def write_report(result: Result, path: Path | str) -> None:
     """Write the page, whole or not at all."""
     with atomic_writer(path, "w") as file:
-        file.write(render(result, title=title))
+        file.write(render(result))
 
 
-def render(result: Result, *, title: str = "Comparison of window choices") -> str:
-    """The page as text; it loads nothing from anywhere, and all names in it are escaped."""
+def write_markdown(result: Result, path: Path | str) -> None:
+    """Write the Markdown, whole or not at all."""
+    with atomic_writer(path, "w") as file:
+        file.write(render_markdown(result))
+
+
+def render(result: Result) -> str:
+    """The page as text; it loads nothing from anywhere, and all names and texts in it are escaped."""
+    title = html.escape(result.title)
     parts = [
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{html.escape(title)}</title><style>{_STYLE}</style></head><body>",
-        f"<h1>{html.escape(title)}</h1>",
+        # Without it a browser asks a server for one.
+        '<link rel="icon" href="data:,">',
+        f"<title>{title}</title><style>{_STYLE}</style></head><body>",
+        f"<h1>{title}</h1>",
         _verdicts(result),
         "<h2>Results</h2>",
-        _table(*table_rows(result)),
-        f'<p class="note">Losses in nats per target, ± half of the 95 % interval over seeds. Tokens to the same loss: '
-        f"compared with {html.escape(result.baseline)}, paired by seed.</p>",
+        _table(table_rows(result)),
+        f'<p class="note">{html.escape(_reading(result))}</p>',
         "<h2>Held-out loss</h2><figure>",
-        loss_chart([curve for name in result.arms if (curve := arm_curve(name, result.runs_of(name))) is not None]),
+        loss_chart([curve for name in result.arms if (curve := _curve(result, name)) is not None]),
         "<figcaption>Mean over seeds; the band spans them.</figcaption></figure>",
+        _bars(result),
+        "<h2>Per source and set</h2>",
+        _table(tables.measures(result)),
+        _section("Fixed target", tables.targets(result)),
+        _section("Noise", tables.noise(result), _NOISE),
         _weights(result),
-        "<h2>Per source</h2>",
-        _sources(result),
-        "<h2>Time</h2>",
-        _time(result),
-        _failures(result),
+        _draws(result),
+        _windows(result),
+        _section("Time", tables.times(result), "Training includes our overhead, and leaves out evaluations."),
+        _section("Fairness", tables.fairness(result), _FAIRNESS),
+        _section("Runs without a result", tables.failures(result)),
         "<h2>Settings</h2>",
         f"<pre>{html.escape(json.dumps(_settings(result), indent=2, ensure_ascii=False))}</pre>",
         "</body></html>\n",
@@ -73,23 +93,94 @@ def render(result: Result, *, title: str = "Comparison of window choices") -> st
     return "\n".join(part for part in parts if part)
 
 
+def render_markdown(result: Result) -> str:
+    """The verdict and all tables, without pictures."""
+    lines = [f"# {result.title}", ""]
+    lines += [f"**{name}**: {verdict}" + "\n" for name, verdict in result.verdicts.items()] or [_NOTHING, ""]
+    lines += [f"> {text}" + "\n" for text in _remarks(result)]
+    lines += [_basis(result), "", format_table(result), "", _reading(result), ""]
+    for title, table in (
+        ("Per source and set", tables.measures(result)),
+        ("Fixed target", tables.targets(result)),
+        ("Noise", tables.noise(result)),
+        ("Time", tables.times(result)),
+        ("Fairness", tables.fairness(result)),
+        ("Runs without a result", tables.failures(result)),
+    ):
+        if table[1]:
+            lines += [f"## {title}", "", tables.markdown(table), ""]
+    return "\n".join(lines)
+
+
+_NOTHING = "Nothing to compare: one arm."
+_NOISE = (
+    "Standard deviations over seeds of the differences paired by seed. The last columns: further seeds with which such "
+    "an effect would be seen four times in five."
+)
+_FAIRNESS = "Hashed in every run, and compared while it trains: an arm that differs in one of these is refused."
+
+
+def _reading(result: Result) -> str:
+    kind = "bootstrap" if len(result.seeds) >= BOOTSTRAP_SEEDS else "t"
+    return (
+        f"Losses in nats per target, ± half of the 95 % {kind} interval over seeds. Tokens to the same loss: compared "
+        f"with {result.baseline}, paired by seed."
+    )
+
+
+def _basis(result: Result) -> str:
+    seeds = len(result.seeds)
+    hint = "" if seeds >= MIN_SEEDS else f" Preliminary: {MIN_SEEDS} seeds or more make a verdict."
+    return f"Against {result.baseline}; {seeds} seed{'s' if seeds > 1 else ''}, {result.max_steps} steps each.{hint}"
+
+
+def _remarks(result: Result) -> list[str]:
+    own = [f"{name}: {remark}" for name, c in result.comparisons.items() for remark in c.remarks]
+    return [*own, *result.notes]
+
+
 def _verdicts(result: Result) -> str:
     lines = [
         f'<p class="verdict"><b>{html.escape(name)}</b>: {html.escape(verdict)}</p>'
         for name, verdict in result.verdicts.items()
-    ]
-    if not lines:
-        lines = ['<p class="verdict">Nothing to compare: one arm.</p>']
-    seeds = len(result.seeds)
-    hint = "" if seeds >= MIN_SEEDS else f" Preliminary: {MIN_SEEDS} seeds or more make a verdict."
-    steps = f"{seeds} seed{'s' if seeds > 1 else ''}, {result.max_steps} steps each."
-    return "\n".join([*lines, f'<p class="note">Against {html.escape(result.baseline)}; {steps}{hint}</p>'])
+    ] or [f'<p class="verdict">{_NOTHING}</p>']
+    lines += [f'<p class="remark">{html.escape(text)}</p>' for text in _remarks(result)]
+    return "\n".join([*lines, f'<p class="note">{html.escape(_basis(result))}</p>'])
 
 
-def _table(header: list[str], rows: list[list[str]]) -> str:
+def _table(table: tables.Table) -> str:
+    header, rows = table
     head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
     body = "\n".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>'
+
+
+def _section(title: str, table: tables.Table, note: str = "") -> str:
+    if not table[1]:
+        return ""
+    return f"<h2>{title}</h2>{_table(table)}" + (f'<p class="note">{html.escape(note)}</p>' if note else "")
+
+
+def _colours(result: Result) -> dict[str, int]:
+    return {name: number for number, name in enumerate(result.arms)}
+
+
+def _curve(result: Result, name: str) -> Any:
+    return arm_curve(name, result.runs_of(name), _colours(result)[name])
+
+
+def _bars(result: Result) -> str:
+    changes = {
+        name: {
+            measure: c.differences[measure].token_change for measure in (HELD_OUT, MACRO) if measure in c.differences
+        }
+        for name, c in result.comparisons.items()
+    }
+    if not any(changes.values()):
+        return ""
+    caption = f"Tokens to the same loss as {html.escape(result.baseline)}, with the 95 % interval; shorter is better."
+    drawing = token_bars(changes, result.baseline, _colours(result))
+    return f"<h2>Tokens to the same loss</h2><figure>{drawing}<figcaption>{caption}</figcaption></figure>"
 
 
 def _weights(result: Result) -> str:
@@ -104,55 +195,47 @@ def _weights(result: Result) -> str:
     return f"<h2>Weights over time</h2><figure>{''.join(charts)}<figcaption>{caption}</figcaption></figure>"
 
 
-def _signed(value: Interval | None) -> str:
-    if value is None:
-        return "–"
-    half = value.half_width
-    return (f"{value.mean:+.4f}" + ("" if half is None else f" ± {half:.4f}")).replace("-", "−")
+def _draws(result: Result) -> str:
+    counts = {
+        name: run.draw_counts
+        for name in result.arms
+        if (run := next((run for run in result.runs_of(name) if sum(run.draw_counts)), None)) is not None
+    }
+    if not counts:
+        return ""
+    legend = "".join(
+        f'<span class="key"><i class="swatch c{_colours(result)[name] % 6}"></i>{html.escape(name)}</span>'
+        for name in counts
+    )
+    drawing = draw_bars(counts, MOST_DRAWS_SHOWN, _colours(result))
+    caption = "Share of the training windows by how often each was drawn in the whole run; first seed."
+    return (
+        f'<h2>Draws per window</h2><figure><div class="legend">{legend}</div>{drawing}'
+        f"<figcaption>{caption}</figcaption></figure>"
+    )
 
 
-def _sources(result: Result) -> str:
-    header = ["source", "targets", *(f"{name}: loss" for name in result.arms if name in result.losses)]
-    header += [f"{name} − {result.baseline}" for name in result.comparisons]
-    targets: dict[str, int] = next((run.curve[-1]["targets"] for run in result.runs if run.finished), {})
-    rows = []
-    for source in result.sources:
-        cells = [interval_text(row[source]) for row in result.source_losses.values()]
-        cells += [_signed(c.source_differences.get(source)) for c in result.comparisons.values()]
-        rows.append([source, str(targets.get(source, "–")), *cells])
-    for label, losses in (("all, per target", result.losses), ("mean over sources", result.macro_losses)):
-        all_targets = str(sum(targets.values())) if label.startswith("all") else ""
-        differences = [_signed(c.loss_difference) if all_targets else "" for c in result.comparisons.values()]
-        rows.append([label, all_targets, *(interval_text(value) for value in losses.values()), *differences])
-    return _table(header, rows)
-
-
-def _time(result: Result) -> str:
-    rows = []
+def _windows(result: Result) -> str:
+    parts: list[str] = []
     for name in result.arms:
-        runs = [run for run in result.runs_of(name) if run.finished]
-        if runs:
-            train, evaluation = (
-                sum(getattr(r, k) for r in runs) / len(runs) for k in ("train_seconds", "eval_seconds")
+        run = next((run for run in result.runs_of(name) if run.extremes), None)
+        if run is None:
+            continue
+        for kind in ("most", "least"):
+            shown = "".join(
+                f'<pre class="window"><b>{row["draws"]} draws</b>, window {row["id"]}'
+                f"{', ' + html.escape(row['source']) if row['source'] else ''}\n{html.escape(row['text'])}</pre>"
+                for row in run.extremes.get(kind, [])
             )
-            change = result.comparisons[name].seconds_change if name in result.comparisons else None
-            text = "–"
-            if change is not None:
-                text = f"{percent(change.mean)} %"
-                if change.low is not None and change.high is not None:
-                    text += f" ({percent(change.low)} to {percent(change.high)})"
-            rows.append([name, f"{train:.1f} s", f"{evaluation:.1f} s", text])
-    return _table(["arm", "training", "evaluation", "training against baseline"], rows)
-
-
-def _failures(result: Result) -> str:
-    rows = [[run.arm, str(run.seed), run.status, run.error or ""] for run in result.runs if not run.finished]
-    return "<h2>Runs without a result</h2>" + _table(["arm", "seed", "status", "what happened"], rows) if rows else ""
+            label = f"{html.escape(name)}, seed {run.seed}: drawn {kind}"
+            parts.append(f"<details{' open' if not parts else ''}><summary>{label}</summary>{shown}</details>")
+    return f"<h2>Most and least drawn windows</h2>{''.join(parts)}" if parts else ""
 
 
 def _settings(result: Result) -> dict[str, Any]:
     """What all runs share, and what the arms choose."""
     if not result.runs:
         return {}
-    shared = {k: v for k, v in result.runs[0].settings.items() if k not in ("arm", "seed", "initial_parameters")}
-    return {**shared, "arms": {run.arm: run.settings["arm"] for run in result.runs}, "seeds": result.seeds}
+    own = ("arm", "seed", "initial_parameters", "comparison", "notes")
+    shared = {k: v for k, v in result.runs[0].settings.items() if k not in own}
+    return {**shared, "arms": {run.arm: run.settings["arm"] for run in result.runs}, "seeds": list(result.seeds)}

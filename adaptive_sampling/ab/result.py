@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_sampling._files import write_json
-from adaptive_sampling.ab.record import RunRecord
-from adaptive_sampling.ab.statistics import MIN_SEEDS, Comparison, Interval, compare, mean_interval, percent
+from adaptive_sampling.ab.comparison import Comparison, compare, percent
+from adaptive_sampling.ab.held_out import too_little
+from adaptive_sampling.ab.record import HELD_OUT, MACRO, RunRecord
+from adaptive_sampling.ab.statistics import MIN_SEEDS, Interval, mean_interval
 
-RESULT_VERSION = 1
+RESULT_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -23,21 +25,24 @@ class Result:
         arms: names, in the order given.
         baseline: the arm that the others are compared with.
         max_steps: optimizer steps per run.
-        runs: the record of every run.
+        seeds: seeds asked for.
+        runs: the record of every run that has ended.
         comparisons: arm name → comparison with the baseline.
-        losses: arm name → final held-out loss per target over the seeds; arms without a finished run are absent.
-        source_losses: arm name → validation loader → the same per loader.
-        macro_losses: arm name → the plain mean over loaders.
+        measures: arm name → measure → final loss over the seeds, nats per target; arms without a finished run are
+            absent.
+        notes: what must be known beside the verdicts, whatever the arm.
+        title: of the report.
     """
 
     arms: tuple[str, ...]
     baseline: str
     max_steps: int
+    seeds: tuple[int, ...]
     runs: tuple[RunRecord, ...]
     comparisons: Mapping[str, Comparison]
-    losses: Mapping[str, Interval]
-    source_losses: Mapping[str, Mapping[str, Interval]]
-    macro_losses: Mapping[str, Interval]
+    measures: Mapping[str, Mapping[str, Interval]]
+    notes: tuple[str, ...]
+    title: str
 
     @property
     def verdicts(self) -> dict[str, str]:
@@ -45,68 +50,126 @@ class Result:
         return {name: comparison.verdict for name, comparison in self.comparisons.items()}
 
     @property
-    def sources(self) -> list[str]:
-        """Names of the validation loaders."""
-        return list(self.runs[0].settings["validation"]) if self.runs else []
+    def losses(self) -> dict[str, Interval]:
+        """Arm name → final held-out loss per target over the seeds."""
+        return {name: row[HELD_OUT] for name, row in self.measures.items()}
 
     @property
-    def seeds(self) -> list[int]:
-        """Seeds of the runs."""
-        return sorted({run.seed for run in self.runs})
+    def sources(self) -> list[str]:
+        """Names of the sources whose held-out loss counts."""
+        return list(next((run.curve[-1]["losses"] for run in self.runs if run.curve), {}))
+
+    @property
+    def source_losses(self) -> dict[str, dict[str, Interval]]:
+        """Arm name → source → final held-out loss over the seeds."""
+        return {
+            name: {source: row[f"source {source}"] for source in self.sources if f"source {source}" in row}
+            for name, row in self.measures.items()
+        }
+
+    @property
+    def macro_losses(self) -> dict[str, Interval]:
+        """Arm name → plain mean over sources."""
+        return {name: row.get(MACRO, row[HELD_OUT]) for name, row in self.measures.items()}
 
     def runs_of(self, arm: str) -> list[RunRecord]:
         """Runs of an arm, by seed."""
         return sorted((run for run in self.runs if run.arm == arm), key=lambda run: run.seed)
 
     def as_dict(self) -> dict[str, Any]:
-        """The result as JSON values."""
+        """All but the times, as JSON values: the same for the same settings, however often the runs were broken off."""
         return {
             "version": RESULT_VERSION,
+            "title": self.title,
             "baseline": self.baseline,
             "arms": list(self.arms),
-            "seeds": self.seeds,
+            "seeds": list(self.seeds),
             "max_steps": self.max_steps,
             "preliminary": len(self.seeds) < MIN_SEEDS,
             "verdicts": self.verdicts,
-            "losses": {name: asdict(value) for name, value in self.losses.items()},
-            "macro_losses": {name: asdict(value) for name, value in self.macro_losses.items()},
-            "source_losses": {
-                name: {source: asdict(value) for source, value in row.items()}
-                for name, row in self.source_losses.items()
+            "notes": list(self.notes),
+            "measures": {
+                name: {measure: asdict(value) for measure, value in row.items()} for name, row in self.measures.items()
             },
-            "comparisons": {name: asdict(value) for name, value in self.comparisons.items()},
-            "runs": [asdict(run) for run in self.runs],
+            "comparisons": {name: value.as_dict() for name, value in self.comparisons.items()},
+            "runs": [run.as_dict() for run in self.runs],
         }
 
-    def save(self, path: Path) -> None:
-        """Write the result as JSON without NaN."""
-        write_json(path, self.as_dict())
+    def timing(self) -> dict[str, Any]:
+        """Wall-clock of all runs, and of the arms against the baseline, as JSON values."""
+        return {
+            "version": RESULT_VERSION,
+            "runs": {f"{run.arm}-seed{run.seed}": asdict(run.timing) for run in self.runs},
+            "training_against_baseline": {
+                name: None if value.seconds_change is None else asdict(value.seconds_change)
+                for name, value in self.comparisons.items()
+            },
+            "training_to_same_loss": {
+                name: None if value.seconds_to_target is None else asdict(value.seconds_to_target)
+                for name, value in self.comparisons.items()
+            },
+        }
+
+    def save(self, folder: Path) -> None:
+        """Write `results.json` and `timing.json`, without NaN."""
+        write_json(folder / "timing.json", self.timing())
+        write_json(folder / "results.json", self.as_dict())
 
     def __str__(self) -> str:
         return format_table(self)
 
 
-def summarise(runs: Sequence[RunRecord], arms: Sequence[str], baseline: str, max_steps: int) -> Result:
+def summarise(
+    runs: Sequence[RunRecord],
+    arms: Sequence[str],
+    baseline: str,
+    max_steps: int,
+    *,
+    seeds: Sequence[int] | None = None,
+    title: str = "Comparison of window choices",
+) -> Result:
     """Compare all arms with the baseline."""
     by_arm = {name: [run for run in runs if run.arm == name] for name in arms}
     finished = {name: [run for run in by_arm[name] if run.finished] for name in arms}
     finished = {name: rows for name, rows in finished.items() if rows}
+    asked = tuple(sorted({run.seed for run in runs}) if seeds is None else seeds)
+    comparisons = {
+        name: compare(by_arm[name], by_arm[baseline], name=name)
+        for name in arms
+        if name != baseline and by_arm[baseline]
+    }
     return Result(
         tuple(arms),
         baseline,
         max_steps,
+        asked,
         tuple(runs),
-        {name: compare(by_arm[name], by_arm[baseline]) for name in arms if name != baseline},
-        {name: mean_interval([run.final_loss for run in rows]) for name, rows in finished.items()},
+        comparisons,
         {
-            name: {source: mean_interval([run.final_losses[source] for run in rows]) for source in rows[0].final_losses}
+            name: {
+                measure: mean_interval([values[-1] for run in rows if (values := run.measure(measure)) is not None])
+                for measure in rows[0].measures
+            }
             for name, rows in finished.items()
         },
-        {
-            name: mean_interval([sum(run.final_losses.values()) / len(run.final_losses) for run in rows])
-            for name, rows in finished.items()
-        },
+        _notes(runs, arms, asked),
+        title,
     )
+
+
+def _notes(runs: Sequence[RunRecord], arms: Sequence[str], seeds: Sequence[int]) -> tuple[str, ...]:
+    notes = []
+    shown = next((run for run in runs if run.curve), None)
+    if shown is not None:
+        notes += shown.settings.get("notes", [])
+        targets = sum(shown.curve[-1]["targets"].values())
+        windows = shown.settings.get("held_out_windows")
+        if windows is not None and (short := too_little(targets, windows)) is not None:
+            notes.append(short)
+    absent = len(arms) * len(seeds) - len(runs)
+    if absent > 0:
+        notes.append(f"{absent} of {len(arms) * len(seeds)} runs have not ended: this is how things stand.")
+    return tuple(notes)
 
 
 def load_result(out_dir: Path | str) -> Result:
@@ -124,8 +187,20 @@ def load_result(out_dir: Path | str) -> Result:
             f"`out_dir` must hold a readable results.json, got {path} ({error}). Run run_ab first."
         ) from error
     if version != RESULT_VERSION:
-        raise ValueError(f"{path} has version {version!r}, this package reads {RESULT_VERSION}. Run run_ab again.")
-    return summarise([RunRecord(**run) for run in raw["runs"]], raw["arms"], raw["baseline"], raw["max_steps"])
+        raise ValueError(
+            f"{path} must have version {RESULT_VERSION}, got {version!r}. "
+            "Call run_ab again, or read it with the package version that wrote it."
+        )
+    times = path.with_name("timing.json")
+    timing = json.loads(times.read_text(encoding="utf-8"))["runs"] if times.exists() else {}
+    return summarise(
+        [RunRecord.from_dict(run, timing.get(f"{run['arm']}-seed{run['seed']}")) for run in raw["runs"]],
+        raw["arms"],
+        raw["baseline"],
+        raw["max_steps"],
+        seeds=raw["seeds"],
+        title=raw["title"],
+    )
 
 
 def interval_text(value: Interval, digits: int = 4) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import logging
 import shutil
@@ -15,14 +16,19 @@ from typing import Any
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
-from torch.utils.data import RandomSampler
 
 from adaptive_sampling._random import keyed_generator, stable_hash
+from adaptive_sampling.ab._lock import file_lock
 from adaptive_sampling.ab._seeding import seeded
 from adaptive_sampling.ab.arms import Arm, PolicySource, TrainingData, fresh_policy
+from adaptive_sampling.ab.checkpoints import FILE_NAME as CHECKPOINT
+from adaptive_sampling.ab.checkpoints import Interrupt, RunCheckpoint
 from adaptive_sampling.ab.evaluation import HeldOutEvaluation
-from adaptive_sampling.ab.fingerprint import parameters_digest
+from adaptive_sampling.ab.fairness import FairnessError, FairnessWatch, check_making, shared_settings
+from adaptive_sampling.ab.held_out import HeldOutSplit, part_loaders
+from adaptive_sampling.ab.order import EpochShuffle
 from adaptive_sampling.ab.record import RunRecord
+from adaptive_sampling.ab.texts import extremes
 from adaptive_sampling.callbacks import AdaptiveSampling, SamplingMonitor
 from adaptive_sampling.sampling import AdaptiveSampler
 
@@ -30,8 +36,8 @@ MakeModule = Callable[[], pl.LightningModule]
 MakeData = Callable[[], TrainingData]
 
 
-class FairnessError(ValueError):
-    """Two runs that are compared would differ in more than the order of their windows."""
+class DiskFullError(OSError):
+    """A run could not write what it must; what had ended before is kept."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +49,13 @@ class RunPlan:
     seed: int
     max_steps: int
     steps: tuple[int, ...]
+    checkpoint_every: int
     fingerprint: str
     settings: Mapping[str, Any]
     trainer_settings: Mapping[str, Any]
+    split: HeldOutSplit
     folder: Path
+    peers: tuple[Path, ...]
 
     @property
     def name(self) -> str:
@@ -57,38 +66,85 @@ class RunPlan:
 def execute(
     plan: RunPlan, make_module: MakeModule, make_data: MakeData, report: Callable[[RunRecord], None] | None = None
 ) -> RunRecord:
-    """Train one arm with one seed and leave `run.json` in its folder.
+    """Train one arm with one seed, from its last checkpoint if it was broken off, and leave `run.json` in its folder.
 
     An exception in training marks the run as failed and is not raised, so that the other runs stand.
 
     Raises:
-        FairnessError: if the module does not start from the parameters that the seed stands for.
-        KeyboardInterrupt: if it came while training.
+        FairnessError: if the run differs from the other arms in more than the order of windows.
+        DiskFullError: if there is no room for its record.
+        FolderInUseError: if another process works on this very run.
+        KeyboardInterrupt: if it came while training; the run can go on from there.
     """
-    if plan.folder.exists():
-        shutil.rmtree(plan.folder)  # what a broken-off run left
-    plan.folder.mkdir(parents=True)
+    try:
+        with file_lock(plan.folder.with_name(f".{plan.name}.lock"), plan.folder):
+            return _execute(plan, make_module, make_data, report)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise DiskFullError(
+            f"the disk that holds {plan.folder} is full, so {plan.name} stopped. Runs that had ended are kept: free "
+            "some space and give the same command again."
+        ) from error
+
+
+def _execute(
+    plan: RunPlan, make_module: MakeModule, make_data: MakeData, report: Callable[[RunRecord], None] | None
+) -> RunRecord:
+    checkpoint = _usable_checkpoint(plan)
     record = RunRecord(plan.arm.name, plan.seed, plan.fingerprint, dict(plan.settings))
-    record.save(plan.folder)
+    if checkpoint is None:
+        if plan.folder.exists():
+            shutil.rmtree(plan.folder)  # what a broken-off run left
+        plan.folder.mkdir(parents=True)
+        record.save(plan.folder)
 
     def note(current: RunRecord) -> None:
         current.save(plan.folder)
         if report is not None:
             report(current)
 
+    interrupt = Interrupt()
     try:
-        _train(plan, make_module, make_data, record, note)
+        _train(plan, make_module, make_data, record, note, checkpoint, interrupt)
     except (FairnessError, KeyboardInterrupt):
         raise
     except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            raise
         record.status = "failed"
         record.error = f"{type(error).__name__}: {error}"
         (plan.folder / "error.txt").write_text(traceback.format_exc(), encoding="utf-8")
     else:
         if record.status == "running":
             record.status = "finished"
+        (plan.folder / CHECKPOINT).unlink(missing_ok=True)
     note(record)
+    if interrupt.asked:
+        raise KeyboardInterrupt
     return record
+
+
+def _usable_checkpoint(plan: RunPlan) -> Path | None:
+    """The checkpoint of this very run, if it was broken off and can be read."""
+    path = plan.folder / CHECKPOINT
+    try:
+        begun = RunRecord.load(plan.folder)
+    except ValueError:
+        begun = None
+    if begun is None or begun.fingerprint != plan.fingerprint or not path.exists():
+        return None
+    try:
+        torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        warnings.warn(
+            f"{path} cannot be read as tensors and plain values ({reason}), so {plan.name} starts anew. "
+            "Hyperparameters that are objects are a frequent cause: leave them out of save_hyperparameters.",
+            stacklevel=2,
+        )
+        return None
+    return path
 
 
 def _train(
@@ -97,27 +153,30 @@ def _train(
     make_data: MakeData,
     record: RunRecord,
     note: Callable[[RunRecord], None],
+    checkpoint: Path | None,
+    interrupt: Interrupt,
 ) -> None:
-    with seeded(plan.seed), warnings.catch_warnings(), _quiet_lightning():
-        warnings.filterwarnings("ignore", message=".*does not have many workers.*")
-        warnings.filterwarnings("ignore", message=".*smaller than the logging interval.*")
-        warnings.filterwarnings("ignore", message=".*GPU available but not used.*")
-        warnings.filterwarnings("ignore", message=".*LeafSpec.*")
-        warnings.filterwarnings("ignore", message=".*tensorboardX.*")
-        # The held-out loss is taken by a callback at fixed steps, not by Lightning's validation loop.
-        warnings.filterwarnings("ignore", message=".*have no `val_dataloader`.*")
+    with seeded(plan.seed), warnings.catch_warnings(), _quiet_lightning(), interrupt.watched():
+        for message in _KNOWN_WARNINGS:
+            warnings.filterwarnings("ignore", message=message)
         module = make_module()
-        found, expected = parameters_digest(module), plan.settings["initial_parameters"]
-        if found != expected:
-            raise FairnessError(
-                f"`make_module` must make the same parameters for the same seed, got {found} in arm {plan.arm.name!r}, "
-                f"seed {plan.seed}, instead of {expected}. Draw initial parameters from torch's global generator, "
-                "which is seeded before each call, and keep no state between calls."
-            )
         data = make_data()
+        check_making(shared_settings(module, data), plan.settings, plan.arm.name, plan.seed)
         sampler, callbacks = _sampler(plan, data)
         weighted = sampler if isinstance(sampler, AdaptiveSampler) else None
-        callbacks.append(HeldOutEvaluation(record, plan.steps, data.validation, weighted, note))
+        shuffle = sampler if isinstance(sampler, EpochShuffle) else None
+        watch = FairnessWatch(record, plan.peers)
+        evaluation = HeldOutEvaluation(
+            record,
+            plan.steps,
+            part_loaders(data, plan.split),
+            data.shares,
+            weighted,
+            watch,
+            len(data.dataset),
+            note,
+        )
+        saving = RunCheckpoint(plan.folder, plan.checkpoint_every, plan.max_steps, shuffle, interrupt)
         logger = (
             TensorBoardLogger(plan.folder, name="tensorboard", version="")
             if importlib.util.find_spec("tensorboard")
@@ -127,7 +186,7 @@ def _train(
             max_steps=plan.max_steps,
             max_epochs=-1,
             logger=logger,
-            callbacks=callbacks,
+            callbacks=[*callbacks, watch, evaluation, saving],
             enable_checkpointing=False,
             enable_progress_bar=False,
             enable_model_summary=False,
@@ -137,19 +196,37 @@ def _train(
         )
         # Order, dropout and all else start alike in every arm, whatever making module, data and policy has drawn.
         torch.manual_seed(stable_hash(plan.seed, "training") % 2**63)
+        loader = data.loader(sampler, stable_hash(plan.seed, "workers") % 2**63)
         try:
-            trainer.fit(module, data.loader(sampler))
-        except SystemExit as stop:  # Lightning turns Ctrl-C into an exit
+            trainer.fit(module, loader, ckpt_path=checkpoint)
+        except SystemExit as stop:  # Lightning turns Ctrl-C and SIGTERM into an exit
             raise KeyboardInterrupt from stop
         if trainer.global_step < plan.max_steps and record.status == "running":
             raise RuntimeError(f"training stopped by itself after step {trainer.global_step} of {plan.max_steps}.")
+        if weighted is not None:
+            record.extremes = extremes(data, evaluation.draws.numpy())
 
 
-def _sampler(plan: RunPlan, data: TrainingData) -> tuple[RandomSampler | AdaptiveSampler, list[pl.Callback]]:
+_KNOWN_WARNINGS = (
+    ".*does not have many workers.*",
+    ".*smaller than the logging interval.*",
+    ".*GPU available but not used.*",
+    ".*LeafSpec.*",
+    ".*tensorboardX.*",
+    # The held-out loss is taken by a callback at fixed steps, not by Lightning's validation loop.
+    ".*have no `val_dataloader`.*",
+    # A run that goes on in its middle: order, place and generators are restored by our callbacks.
+    ".*your dataloader is not resumable.*",
+    ".*exists and is not empty.*",
+    ".*Experiment logs directory.*",
+)
+
+
+def _sampler(plan: RunPlan, data: TrainingData) -> tuple[EpochShuffle | AdaptiveSampler, list[pl.Callback]]:
     """The sampler of the arm and the callbacks that move its weights."""
-    order_seed = stable_hash(plan.seed, "order") % 2**63
+    order_seed = stable_hash(plan.seed, "order", plan.arm.sampler_seed) % 2**63
     if plan.source is None:
-        return RandomSampler(data.dataset, generator=torch.Generator().manual_seed(order_seed)), []
+        return EpochShuffle(data.dataset, order_seed), []
     sampler = AdaptiveSampler(data.dataset, draws=plan.arm.draws, seed=order_seed)
     permutation = None
     if plan.arm.kind == "placebo":

@@ -1,39 +1,35 @@
-"""`run_ab`: every arm with every seed, each run in its own folder, finished runs never repeated."""
+"""`run_ab`: every arm with every seed, each run in its own folder; ended runs are kept, broken ones go on."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
-import torch
-
+from adaptive_sampling._files import write_json
 from adaptive_sampling.ab._lock import folder_lock
 from adaptive_sampling.ab._seeding import seeded
-from adaptive_sampling.ab.arms import Arm, check_arms, fresh_policy, policy_source
+from adaptive_sampling.ab.arms import Arm, TrainingData, check_arms, fresh_policy, policy_source
 from adaptive_sampling.ab.evaluation import evaluation_steps
-from adaptive_sampling.ab.fingerprint import (
-    dataset_settings,
-    differences,
-    digest,
-    module_settings,
-    parameters_digest,
-    settings_digest,
-)
+from adaptive_sampling.ab.fairness import shared_settings
+from adaptive_sampling.ab.fingerprint import differences, digest, settings_digest
+from adaptive_sampling.ab.held_out import HeldOutSplit, split_held_out
+from adaptive_sampling.ab.outcome import COMPARISON_FILE, write_outcome
+from adaptive_sampling.ab.pools import run_local, run_on_ray, run_parallel
 from adaptive_sampling.ab.progress import Progress, print_line
 from adaptive_sampling.ab.record import FILE_NAME, RunRecord
-from adaptive_sampling.ab.report import write_report
-from adaptive_sampling.ab.result import Result, summarise
-from adaptive_sampling.ab.run import MakeData, MakeModule, RunPlan, execute
+from adaptive_sampling.ab.result import Result
+from adaptive_sampling.ab.run import MakeData, MakeModule, RunPlan
+
+Backend = Literal["processes", "ray"]
 
 _OWNED_BY_RUNNER = {
     "max_steps", "max_epochs", "logger", "callbacks", "enable_checkpointing", "enable_progress_bar",
     "enable_model_summary", "num_sanity_val_steps", "limit_val_batches",
 }  # fmt: skip
+_LEAST_FREE_BYTES = 64 * 2**20
 
 
 def run_ab(
@@ -45,16 +41,21 @@ def run_ab(
     seeds: Sequence[int] = (0, 1, 2),
     out_dir: str | os.PathLike[str],
     eval_every: int | None = None,
+    checkpoint_every: int | None = None,
     jobs: int = 1,
+    backend: Backend = "processes",
+    only: tuple[str, int] | None = None,
+    title: str = "Comparison of window choices",
     trainer_settings: Mapping[str, Any] | None = None,
     progress: Callable[[str], None] = print_line,
 ) -> Result:
     """Train every arm with every seed and compare them with the first uniform arm, paired by seed.
 
-    All arms of a seed start from the same parameters and see the same number of steps, windows per step, evaluations;
-    they differ in the order of windows alone. Each run leaves `run.json` and a logger's files in
-    `out_dir/<arm>-seed<k>`; the whole leaves `results.json` and `report.html` in `out_dir`. A second call with the same
-    settings repeats no run that has ended; what was broken off starts anew.
+    All arms of a seed start from the same parameters and see the same number of steps, windows per step, learning
+    rates and evaluations; they differ in the order of windows alone. Each run leaves `run.json`, `time.json` and a
+    logger's files in `out_dir/<arm>-seed<k>`; the whole leaves `results.json`, `timing.json`, `report.html` and
+    `report.md` in `out_dir`. A second call with the same settings repeats no run that has ended and goes on with those
+    that were broken off, from their last checkpoint: `results.json` is the one that an unbroken call would have left.
 
     Args:
         arms: at least a uniform one.
@@ -65,7 +66,13 @@ def run_ab(
         seeds: one run of each arm per seed.
         out_dir: folder for all of it, for one process at a time.
         eval_every: optimizer steps between evaluations; default: ten evaluations. The last step is always one.
+        checkpoint_every: optimizer steps between checkpoints; default: ten per run. Ctrl-C saves one too.
         jobs: runs at a time, each in a process of its own; functions and policies must then be importable.
+        backend: "processes" on this machine, or "ray": tasks of the cluster that Ray is connected to, which must see
+            `out_dir`; without one, a local Ray of `jobs` workers.
+        only: (arm, seed): do this run alone, beside other processes that do others; then the result holds what is
+            there by then.
+        title: of the report.
         trainer_settings: further arguments of the `Trainer`, such as accelerator or precision.
         progress: receives one line of text at a time.
 
@@ -74,11 +81,14 @@ def run_ab(
 
     Raises:
         ValueError: on settings that cannot be compared, or on runs of other settings in `out_dir`.
-        FairnessError: if `make_module` makes other parameters for the same seed.
+        FairnessError: if an arm differs in more than the order of windows: parameters, data, batch size, optimizers,
+            learning rates, tokens, validation. Runs that had ended are kept.
+        DiskFullError: if a run cannot be written; runs that had ended are kept.
         FolderInUseError: if another process works in `out_dir`.
 
     Determinism:
-        On one machine and device the runs of a seed are the same again, with any `jobs`, as far as the module is.
+        On one machine and device the runs of a seed are the same again, with any `jobs`, broken off or not, as far as
+        the module is; random numbers drawn by data workers are not continued.
     """
     check_arms(arms)
     seeds = _checked_seeds(seeds)
@@ -86,31 +96,76 @@ def run_ab(
         ("max_steps", max_steps),
         ("jobs", jobs),
         ("eval_every", 1 if eval_every is None else eval_every),
+        ("checkpoint_every", 1 if checkpoint_every is None else checkpoint_every),
     ):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(f"`{name}` must be a positive integer, got {value!r}.")
+    if backend not in get_args(Backend):
+        raise ValueError(f"`backend` must be one of {get_args(Backend)}, got {backend!r}.")
+    _check_only(only, arms, seeds)
     trainer_settings = dict(trainer_settings or {})
     if owned := sorted(_OWNED_BY_RUNNER & set(trainer_settings)):
         raise ValueError(f"`trainer_settings` must leave {owned[0]!r} to run_ab, got {owned!r}. Take them out.")
-    out = Path(out_dir)
-    with folder_lock(out):
-        plans = _plans(arms, make_module, make_data, max_steps, seeds, out, eval_every, trainer_settings)
-        pending = [plan for plan in plans if not _has_ended(plan)]
-        if kept := len(plans) - len(pending):
-            progress(f"{kept} of {len(plans)} runs are already in {out} and are kept")
-        shown = Progress(progress, [plan.name for plan in pending], max_steps)
-        if jobs == 1 or len(pending) <= 1:
-            for plan in pending:
-                shown.ended(execute(plan, make_module, make_data, shown.update))
-        elif pending:
-            _run_parallel(pending, make_module, make_data, min(jobs, len(pending)), shown)
-        records = [RunRecord.load(plan.folder) for plan in plans]
-        result = summarise(
-            [r for r in records if r is not None], [arm.name for arm in arms], _baseline(arms), max_steps
+    out = Path(out_dir).absolute()
+    with folder_lock(out, shared=only is not None):
+        _check_room(out, progress)
+        plans = _plans(
+            arms, make_module, make_data, max_steps, seeds, out, eval_every, checkpoint_every, trainer_settings
         )
-        result.save(out / "results.json")
-        write_report(result, out / "report.html")
-    return result
+        wanted = [plan for plan in plans if only is None or (plan.arm.name, plan.seed) == only]
+        pending = [plan for plan in wanted if not _has_ended(plan)]
+        write_json(
+            out / COMPARISON_FILE,
+            {
+                "arms": [arm.name for arm in arms],
+                "baseline": _baseline(arms),
+                "max_steps": max_steps,
+                "seeds": list(seeds),
+                "title": title,
+            },
+        )
+        if kept := len(wanted) - len(pending):
+            progress(f"{kept} of {len(wanted)} runs are already in {out} and are kept")
+        for note in plans[0].settings["notes"]:
+            progress(note)
+        shown = Progress(progress, [plan.name for plan in pending], plans[0].steps, jobs)
+        if pending and backend == "ray":
+            run_on_ray(pending, make_module, make_data, jobs, shown)
+        elif jobs == 1 or len(pending) <= 1:
+            run_local(pending, make_module, make_data, shown)
+        else:
+            run_parallel(pending, make_module, make_data, min(jobs, len(pending)), shown)
+        result = write_outcome(out)
+        for note in result.notes:
+            if note not in plans[0].settings["notes"]:
+                progress(note)
+        return result
+
+
+def run_commands(command: Sequence[str], arms: Sequence[Arm], seeds: Sequence[int]) -> list[str]:
+    """One shell command per run, seed by seed: `command` with `--only ARM:SEED` behind it.
+
+    Raises:
+        ValueError: if the arms or seeds cannot be compared.
+    """
+    import shlex
+
+    check_arms(arms)
+    return [shlex.join([*command, "--only", f"{arm.name}:{seed}"]) for seed in _checked_seeds(seeds) for arm in arms]
+
+
+def _check_only(only: tuple[str, int] | None, arms: Sequence[Arm], seeds: Sequence[int]) -> None:
+    if only is not None and (only[0] not in [arm.name for arm in arms] or only[1] not in seeds):
+        raise ValueError(
+            f"`only` must be one of the arms {[arm.name for arm in arms]} with one of the seeds {list(seeds)}, "
+            f"got {only!r}."
+        )
+
+
+def _check_room(out: Path, progress: Callable[[str], None]) -> None:
+    free = shutil.disk_usage(out).free
+    if free < _LEAST_FREE_BYTES:
+        progress(f"only {free / 2**20:.0f} MiB are free where {out} lies: a run may not find room for its files")
 
 
 def _checked_seeds(given: Sequence[Any]) -> tuple[int, ...]:
@@ -136,42 +191,63 @@ def _plans(
     seeds: Sequence[int],
     out: Path,
     eval_every: int | None,
+    checkpoint_every: int | None,
     trainer_settings: Mapping[str, Any],
 ) -> list[RunPlan]:
     """The plan of every run, seed by seed, so that a comparison broken off has whole seeds."""
     steps = evaluation_steps(max_steps, eval_every)
-    shared: dict[str, Any] = {}
+    every = max(1, max_steps // 10) if checkpoint_every is None else checkpoint_every
     plans = []
+    split = None
     for seed in seeds:
         with seeded(seed):
             module = make_module()
-            initial = parameters_digest(module)
-            if not shared:
-                data = make_data()
-                shared = {
-                    "max_steps": max_steps,
-                    "evaluation_steps": steps,
-                    "batch_size": data.batch_size,
-                    "loader": digest(data.dataloader_settings),
-                    "trainer": {name: repr(value) for name, value in sorted(trainer_settings.items())},
-                    "dataset": dataset_settings(data.dataset),
-                    "validation": {name: dataset_settings(load.dataset) for name, load in data.validation.items()},
-                    "module": module_settings(module),
-                }
+            data = make_data()
+            making = shared_settings(module, data)
+            if split is None:
+                split = split_held_out(data)
+        shared = {
+            "max_steps": max_steps,
+            "evaluation_steps": steps,
+            "trainer": {name: repr(value) for name, value in sorted(trainer_settings.items())},
+            "near_copies": None if split.kinds is None else digest(split.kinds),
+            "notes": list(split.notes),
+            "held_out_windows": _counted_windows(data, split),
+            **making,
+        }
+        comparison = settings_digest(shared)
         for arm in arms:
             source = policy_source(arm, arms)
-            choice: dict[str, Any] = {"kind": arm.kind}
+            choice: dict[str, Any] = {"kind": arm.kind, "sampler_seed": arm.sampler_seed}
             if source is not None:
                 with seeded(seed):
                     policy = digest(fresh_policy(source))
                 choice |= {"policy": policy, "draws": arm.draws, "update_every": arm.update_every}
-            settings = {**shared, "seed": seed, "initial_parameters": initial, "arm": choice}
-            folder = out / f"{arm.name}-seed{seed}"
-            fingerprint = settings_digest(settings)
+            settings = {**shared, "comparison": comparison, "seed": seed, "arm": choice}
+            peers = tuple(out / f"{other.name}-seed{seed}" for other in arms if other.name != arm.name)
             plans.append(
-                RunPlan(arm, source, seed, max_steps, tuple(steps), fingerprint, settings, trainer_settings, folder)
+                RunPlan(
+                    arm=arm,
+                    source=source,
+                    seed=seed,
+                    max_steps=max_steps,
+                    steps=tuple(steps),
+                    checkpoint_every=every,
+                    fingerprint=settings_digest(settings),
+                    settings=settings,
+                    trainer_settings=trainer_settings,
+                    split=split,
+                    folder=out / f"{arm.name}-seed{seed}",
+                    peers=peers,
+                )
             )
     return plans
+
+
+def _counted_windows(data: TrainingData, split: HeldOutSplit) -> int:
+    """Held-out windows that count for the verdict."""
+    held_out: Sequence[Any] = [loader.dataset for loader in data.validation.values()]
+    return sum(len(dataset) for dataset in held_out) - split.count("copies")
 
 
 def _has_ended(plan: RunPlan) -> bool:
@@ -184,7 +260,8 @@ def _has_ended(plan: RunPlan) -> bool:
         return False
     record = RunRecord.load(plan.folder)
     if record is None:
-        if not plan.folder.is_dir() or any(plan.folder.iterdir()):
+        # Hidden files are what a process that was killed had begun to write.
+        if not plan.folder.is_dir() or any(not path.name.startswith(".") for path in plan.folder.iterdir()):
             raise ValueError(
                 f"{plan.folder} must be absent or hold a run, got a folder without {FILE_NAME}. "
                 "Choose another `out_dir`, or move it away."
@@ -197,34 +274,3 @@ def _has_ended(plan: RunPlan) -> bool:
             f"got {record.fingerprint} ({changed}). Choose another `out_dir`, or delete the folder."
         )
     return record.status in ("finished", "diverged")
-
-
-def _set_threads(threads: int) -> None:
-    torch.set_num_threads(threads)
-
-
-def _run_parallel(
-    pending: Sequence[RunPlan], make_module: MakeModule, make_data: MakeData, jobs: int, shown: Progress
-) -> None:
-    threads = max(1, (os.cpu_count() or 1) // jobs)
-    pool = ProcessPoolExecutor(
-        jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_set_threads, initargs=(threads,)
-    )
-    try:
-        waiting = {pool.submit(execute, plan, make_module, make_data): plan for plan in pending}
-        while waiting:
-            done, _ = wait(waiting, timeout=2.0, return_when=FIRST_COMPLETED)
-            for future in done:
-                del waiting[future]
-                shown.ended(future.result())
-            for plan in waiting.values():
-                # What a process has written is all that this one knows of it.
-                if (record := RunRecord.load(plan.folder)) is not None and record.fingerprint == plan.fingerprint:
-                    shown.update(record)
-    except BrokenProcessPool as error:
-        raise RuntimeError(
-            "a process of a run was ended from outside, perhaps for lack of memory. Runs that have ended are kept: "
-            "call again, with fewer `jobs`. If the calling script has no `if __name__ == '__main__':`, give it one."
-        ) from error
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)

@@ -1,19 +1,26 @@
-"""Differences between arms, paired by seed, with Student's t intervals.
+"""Intervals over seeds, and how much a curve needs to reach a loss.
 
-Two runs of one seed start from the same parameters, so their difference has far less noise than either loss. With a
-handful of seeds the interval must be Student's: its half-width for 3 seeds is 2.5 standard deviations.
+With a handful of seeds the interval must be Student's: its half-width for 3 seeds is 2.5 standard deviations.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
-from adaptive_sampling.ab.record import RunRecord
+import numpy as np
+
+from adaptive_sampling._random import keyed_generator
 
 MIN_SEEDS = 3
 """Seeds below which a verdict is called preliminary."""
+
+BOOTSTRAP_SEEDS = 10
+"""Seeds from which intervals come from resampling instead of Student's t, which supposes a normal distribution."""
+
+_RESAMPLES = 10_000
 
 
 def _incomplete_beta(a: float, b: float, x: float) -> float:
@@ -99,7 +106,7 @@ class Interval:
 
 
 def mean_interval(values: Sequence[float], level: float = 0.95) -> Interval:
-    """Mean of `values` and Student's interval for it.
+    """Mean of `values` and its interval: Student's below `BOOTSTRAP_SEEDS` values, else by bootstrap.
 
     Raises:
         ValueError: without values.
@@ -112,141 +119,92 @@ def mean_interval(values: Sequence[float], level: float = 0.95) -> Interval:
     if count == 1:
         return Interval(mean, None, None, 1)
     variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
+    if count >= BOOTSTRAP_SEEDS:
+        return Interval(mean, *_bootstrap(values, level), count)
     half = t_quantile(0.5 + level / 2.0, count - 1) * math.sqrt(variance / count)
     return Interval(mean, mean - half, mean + half, count)
 
 
-def tokens_to_target(tokens: Sequence[float], losses: Sequence[float], target: float) -> float | None:
-    """Tokens at which a loss curve first reaches `target`, linear in log(tokens) between evaluations.
+def _bootstrap(values: Sequence[float], level: float) -> tuple[float, float]:
+    """Percentile interval of the mean over resamples that are the same each time."""
+    array = np.asarray(values, np.float64)
+    chosen = keyed_generator("bootstrap", len(array)).integers(0, len(array), (_RESAMPLES, len(array)))
+    low, high = np.quantile(array[chosen].mean(axis=1), [0.5 - level / 2.0, 0.5 + level / 2.0])
+    return float(low), float(high)
+
+
+def spread(values: Sequence[float]) -> float | None:
+    """Standard deviation (n − 1) of `values`, None for fewer than two."""
+    if len(values) < 2:
+        return None
+    return 0.0 if min(values) == max(values) else float(np.std(np.asarray(values, np.float64), ddof=1))
+
+
+def reach(amounts: Sequence[float], losses: Sequence[float], target: float) -> float | None:
+    """Amount at which a loss curve first reaches `target`, linear in log(amount) between evaluations.
 
     Args:
-        tokens: tokens trained on at each evaluation, increasing and positive.
+        amounts: tokens, steps or seconds at each evaluation, increasing and positive.
         losses: held-out loss at each, in nats per target.
         target: loss to reach.
 
     Returns:
-        The tokens; those of the first evaluation if it is already there; None if the curve never gets there.
+        The amount; that of the first evaluation if the loss is already there; None if the curve never gets there.
     """
     for k, loss in enumerate(losses):
         if loss <= target:
             if k == 0 or loss == target:
-                return float(tokens[k])
+                return float(amounts[k])
             above = losses[k - 1]
             share = (above - target) / (above - loss)
-            return math.exp(math.log(tokens[k - 1]) * (1.0 - share) + math.log(tokens[k]) * share)
+            return math.exp(math.log(amounts[k - 1]) * (1.0 - share) + math.log(amounts[k]) * share)
     return None
 
 
-def token_ratio(arm: RunRecord, baseline: RunRecord) -> float:
-    """Tokens that `arm` needs for each token of `baseline`, to reach the same held-out loss.
+def amount_ratio(
+    arm: Sequence[float], baseline: Sequence[float], arm_amounts: Sequence[float], baseline_amounts: Sequence[float]
+) -> float:
+    """Amount that an arm needs for each unit of the baseline's, to reach the same held-out loss.
 
     The loss is the higher of the two final ones, which both curves reach: the baseline's final loss if the arm ends
-    below it (ratio below 1), else the arm's (ratio above 1).
+    below it (ratio below 1), else the arm's (ratio above 1). So a target that the arm never reaches still has a ratio.
+
+    Args:
+        arm: held-out losses of the arm's run.
+        baseline: those of the baseline's run.
+        arm_amounts: tokens, steps or seconds at each of the arm's evaluations.
+        baseline_amounts: likewise.
     """
-    target = max(arm.final_loss, baseline.final_loss)
-    mine = tokens_to_target(arm.tokens, arm.losses, target)
-    its = tokens_to_target(baseline.tokens, baseline.losses, target)
+    target = max(arm[-1], baseline[-1])
+    mine = reach(arm_amounts, arm, target)
+    its = reach(baseline_amounts, baseline, target)
     assert mine is not None
     assert its is not None
     return mine / its
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """An arm against the baseline over the seeds that finished in both.
+def seeds_needed(spread: float, effect: float, power: float = 0.8) -> int:
+    """Seeds in all with which an effect of this size would be seen with probability `power`.
 
-    Attributes:
-        arm: name of the arm.
-        baseline: name of the arm it is compared with.
-        seeds: seeds that finished in both.
-        missing: seeds that are not in `seeds` because a run failed or diverged.
-        loss_difference: final held-out loss, arm minus baseline, nats per target; None without a pair.
-        source_differences: the same per validation loader.
-        token_change: tokens needed for the same loss over the baseline's, minus 1; the mean is geometric.
-        not_reached: seeds in which the arm ended above the baseline's final loss.
-        seconds_change: training time over the baseline's, minus 1.
-        verdict: one phrase.
-    """
+    The smallest n with effect ≥ (t(0.975, n−1) + t(power, n−1))·spread/√n, the usual approximation for a paired t test
+    at the level of 5 % (Cohen, Statistical Power Analysis, chapter 2).
 
-    arm: str
-    baseline: str
-    seeds: tuple[int, ...]
-    missing: tuple[int, ...]
-    loss_difference: Interval | None
-    source_differences: Mapping[str, Interval]
-    token_change: Interval | None
-    not_reached: tuple[int, ...]
-    seconds_change: Interval | None
-    verdict: str
-
-
-def compare(arm: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> Comparison:
-    """Compare the runs of one arm with those of the baseline, seed by seed.
+    Args:
+        spread: standard deviation of the paired differences.
+        effect: size of the true mean difference, in the same unit.
+        power: chance of an interval that excludes zero.
 
     Raises:
-        ValueError: without a run on either side.
-    """
-    if not arm or not baseline:
-        raise ValueError("`arm` and `baseline` must hold at least one run each, got none.")
-    reference = {run.seed: run for run in baseline}
-    pairs = [
-        (run, reference[run.seed])
-        for run in sorted(arm, key=lambda run: run.seed)
-        if run.finished and run.seed in reference and reference[run.seed].finished
-    ]
-    seeds = tuple(run.seed for run, _ in pairs)
-    missing = tuple(sorted({run.seed for run in [*arm, *baseline]} - set(seeds)))
-    names = (arm[0].arm, baseline[0].arm)
-    if not pairs:
-        return Comparison(*names, (), missing, None, {}, None, (), None, "no pair of runs finished")
-    logs = mean_interval([math.log(token_ratio(run, base)) for run, base in pairs])
-    low, high = (None if end is None else math.expm1(end) for end in (logs.low, logs.high))
-    change = Interval(math.expm1(logs.mean), low, high, logs.count)
-    difference = mean_interval([run.final_loss - base.final_loss for run, base in pairs])
-    return Comparison(
-        *names,
-        seeds,
-        missing,
-        difference,
-        {
-            name: mean_interval([run.final_losses[name] - base.final_losses[name] for run, base in pairs])
-            for name in pairs[0][0].final_losses
-        },
-        change,
-        tuple(run.seed for run, base in pairs if run.final_loss > base.final_loss),
-        mean_interval([run.train_seconds / base.train_seconds - 1.0 for run, base in pairs]),
-        verdict_text(change, missing=len(missing)),
-    )
-
-
-def percent(value: float) -> str:
-    """A share as a signed whole percentage, with a real minus sign.
+        ValueError: unless spread ≥ 0 and effect > 0.
 
     Example:
-        >>> percent(-0.021), percent(0.0), percent(0.031)
-        ('−2', '0', '+3')
+        >>> seeds_needed(0.1, 0.1), seeds_needed(0.1, 0.05)
+        (10, 34)
     """
-    text = f"{100.0 * value:+.0f}".replace("-", "−")
-    return "0" if text in ("+0", "−0") else text
-
-
-def verdict_text(change: Interval, *, missing: int = 0) -> str:
-    """The verdict on a change in tokens, in words.
-
-    Example:
-        >>> verdict_text(Interval(-0.31, -0.38, -0.24, 3))
-        '31 % fewer tokens (24 to 38)'
-        >>> verdict_text(Interval(0.005, -0.02, 0.03, 3))
-        'no difference seen (−2 to +3 %)'
-    """
-    direction = "fewer" if change.mean < 0 else "more"
-    if change.low is None or change.high is None:
-        text = f"{abs(100 * change.mean):.0f} % {direction} tokens"
-    elif change.excludes_zero:
-        ends = sorted((abs(100 * change.low), abs(100 * change.high)))
-        text = f"{abs(100 * change.mean):.0f} % {direction} tokens ({ends[0]:.0f} to {ends[1]:.0f})"
-    else:
-        text = f"no difference seen ({percent(change.low)} to {percent(change.high)} %)"
-    if change.count < MIN_SEEDS:
-        text = f"preliminary, {change.count} seed{'s' if change.count > 1 else ''}: {text}"
-    return f"{text}; {missing} seed{'s' if missing > 1 else ''} without a finished pair" if missing else text
+    if not (spread >= 0.0 and effect > 0.0):
+        raise ValueError(f"`spread` must be at least 0 and `effect` above 0, got {spread!r} and {effect!r}.")
+    # Normal quantiles need fewer seeds than Student's: the search starts below the answer, and close to it.
+    count = max(2, math.floor(((1.959 + NormalDist().inv_cdf(power)) * spread / effect) ** 2))
+    while effect < (t_quantile(0.975, count - 1) + t_quantile(power, count - 1)) * spread / math.sqrt(count):
+        count += 1
+    return count

@@ -69,4 +69,4 @@ def test_training_data_refuses_what_the_arms_decide() -> None:
         TrainingData(dataset, {}, 2)
     with pytest.raises(ValueError, match="got 9"):
         TrainingData(dataset, loaders, 9)
-    assert TrainingData(dataset, loaders, 3).loader(None).drop_last
+    assert TrainingData(dataset, loaders, 3).loader(None, 0).drop_last

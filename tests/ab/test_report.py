@@ -4,11 +4,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from adaptive_sampling.ab.record import RunRecord
+from adaptive_sampling.ab.record import RunRecord, Timing
 from adaptive_sampling.ab.report import render
 from adaptive_sampling.ab.result import Result, format_table, summarise
-
-VOID = {"meta", "rect", "line", "circle", "polygon", "polyline"}
 
 
 class Page(HTMLParser):
@@ -22,7 +20,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.links += [value or "" for name, value in attrs if name in ("src", "href")]
-        if tag != "meta":
+        if tag not in ("meta", "link"):
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -47,13 +45,20 @@ def result(name: str = "adaptive") -> Result:
                 "loss": loss,
                 "losses": {"code": loss, "prose": loss + 1},
                 "targets": {"code": 64, "prose": 64},
+                "windows": 10 * (k + 1),
+                "schedule": f"s{k}",
+                "as_split": None,
+                "scarce": None,
             }
             for k, loss in enumerate(losses)
         ]
-        record = RunRecord(arm, seed, "f", settings, "finished", curve=curve, train_seconds=2.0 + shift)
+        record = RunRecord(arm, seed, "f", settings, "finished", curve=curve, draw_counts=[3, 4, 1])
+        record.timing = Timing(2.0 + shift, 0.5, [[10 * (k + 1), (2.0 + shift) * (k + 1) / 3, 0.1] for k in range(3)])
         if arm != "uniform":
             record.weight_edges = [0.5, 0.9, 1.1, 2.0, 4.0]
             record.weight_history = [{"step": 10 * (k + 1), "counts": [k, 8 - 2 * k, k, 0]} for k in range(3)]
+            window = {"id": 7, "draws": 2, "source": "code", "text": "if a < b: return '</pre><script>'"}
+            record.extremes = {"most": [window], "least": [{**window, "id": 3, "draws": 0}]}
         return record
 
     runs = [run(arm, seed, shift) for arm, shift in (("uniform", 0.0), (name, 0.3)) for seed in range(3)]
@@ -69,7 +74,7 @@ def test_render_is_well_formed_and_begins_with_the_verdict() -> None:
     body = text.split("<body>")[1]
     assert "fewer tokens" in made.verdicts["adaptive"]
     assert made.verdicts["adaptive"] in body.split("<h2>")[0]
-    assert text.count("<svg") == 2
+    assert text.count("<svg") == 4
     assert "prefers-color-scheme:dark" in text
     assert 'name="viewport"' in text
 
@@ -78,7 +83,7 @@ def test_render_loads_nothing() -> None:
     page = Page()
     text = render(result())
     page.feed(text)
-    assert page.links == []
+    assert page.links == ["data:,"]
     for word in ("http", "url(//", "@import", "<script"):
         assert word not in text
 

@@ -57,8 +57,9 @@ def test_run_ab_leaves_records_results_and_report(finished: tuple[Path, Result])
         assert [point["step"] for point in run.curve] == list(range(3, 31, 3))
         assert run.curve[-1]["tokens"] == 30 * 4 * 8
         assert run.curve[-1]["targets"] == {"one": 9 * 8, "two": 6 * 8}
-        assert run.train_seconds > 0
-        assert run.eval_seconds > 0
+        assert run.timing.train_seconds > 0
+        assert run.timing.eval_seconds > 0
+        assert [point[0] for point in run.timing.points] == list(range(3, 31, 3))
 
 
 def test_run_ab_weighs_the_overall_loss_by_targets(finished: tuple[Path, Result]) -> None:
