@@ -69,6 +69,7 @@ class RunCheckpoint(pl.Callback):
         self.shuffle = shuffle
         self.interrupt = interrupt
         self._saved_at = 0
+        self._warned = False
         self._generators: dict[str, Any] | None = None
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -105,7 +106,10 @@ class RunCheckpoint(pl.Callback):
                 os.replace(temporary, self.path)
         except OSError as error:
             temporary.unlink(missing_ok=True)
+            if self._warned:
+                return
             # Without a checkpoint the training can go on all the same.
+            self._warned = True
             why = "the disk is full" if error.errno == errno.ENOSPC else str(error)
             warnings.warn(
                 f"no checkpoint of {self.path.parent.name} after step {trainer.global_step}: {why}. Broken off, this "

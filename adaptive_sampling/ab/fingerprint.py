@@ -72,7 +72,8 @@ def module_settings(module: LightningModule) -> dict[str, Any]:
         if isinstance(value, _PLAIN) and not name.startswith("_") and name != "training"
     }
     return {
-        "class": f"{kind.__module__}.{kind.__qualname__}",
+        # Without the file's name: a script that is run as __main__ and imported elsewhere holds one and the same class.
+        "class": kind.__qualname__,
         "source": source,
         "hyperparameters": digest(dict(module.hparams)),
         "attributes": plain,
