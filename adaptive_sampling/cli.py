@@ -1,4 +1,4 @@
-"""The command `adaptive-sampling`: prepare a corpus, look into a token store.
+"""The command `adaptive-sampling`: prepare a corpus, look into a token store, compare ways to draw windows.
 
 Exit codes: 0 on success; 2 on bad arguments or bad input, with one line on stderr that says what, where and the cure;
 130 when interrupted. `SUBCOMMANDS` is where a subcommand is added.
@@ -15,9 +15,8 @@ from typing import NoReturn, TypeAlias
 
 import numpy as np
 
-from adaptive_sampling import __version__
+from adaptive_sampling import __version__, _ab_command
 from adaptive_sampling.corpus import TokenStore
-from adaptive_sampling.corpus._extras import MissingExtraError
 from adaptive_sampling.corpus.commands import add_import, add_prepare, format_table, show_prepared
 from adaptive_sampling.corpus.manifest import SPLITS
 from adaptive_sampling.windows.command import add_window_arguments, inspect_windows, window_config
@@ -62,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"{PROGRAM}: interrupted", file=sys.stderr)
         return 130
-    except (_BadArguments, ValueError, TypeError, OSError, MissingExtraError) as error:
+    except (_BadArguments, ValueError, TypeError, OSError, ImportError) as error:
         print(f"{PROGRAM}: error: {_one_line(error)}", file=sys.stderr)
         return 2
     return 0
@@ -130,6 +129,7 @@ SUBCOMMANDS: dict[str, Callable[[Subparsers], None]] = {
     "prepare": add_prepare,
     "import": add_import,
     "inspect": _add_inspect,
+    **_ab_command.COMMANDS,
 }
 
 if __name__ == "__main__":

@@ -13,24 +13,25 @@ class FolderInUseError(OSError):
 
 
 @contextlib.contextmanager
-def folder_lock(folder: Path | str, *, shared: bool = False) -> Iterator[None]:
+def folder_lock(folder: Path | str, *, shared: bool = False, wait: bool = False) -> Iterator[None]:
     """Hold `folder` (made if missing) for this process; where the system knows no `flock`, nothing is held.
 
     Args:
         folder: what to hold.
         shared: hold it beside others that share it, against one that wants it alone.
+        wait: until whoever holds it lets go, instead of raising.
 
     Raises:
         FolderInUseError: naming the process that holds it.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    with file_lock(folder / ".lock", folder, shared=shared):
+    with file_lock(folder / ".lock", folder, shared=shared, wait=wait):
         yield
 
 
 @contextlib.contextmanager
-def file_lock(path: Path, held: Path, *, shared: bool = False) -> Iterator[None]:
+def file_lock(path: Path, held: Path, *, shared: bool = False, wait: bool = False) -> Iterator[None]:
     """Hold the lock file `path`, which stands for `held` in messages.
 
     Raises:
@@ -43,7 +44,7 @@ def file_lock(path: Path, held: Path, *, shared: bool = False) -> Iterator[None]
         return
     with open(path, "a+", encoding="utf-8") as file:
         try:
-            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             file.seek(0)
             holder = file.read().strip() or "unknown"

@@ -1,0 +1,110 @@
+"""Policies of arms that a configuration names by kind, with scarcity and groups found in the text itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_sampling._files import atomic_writer
+from adaptive_sampling.ab._lock import folder_lock
+from adaptive_sampling.ab.arms import TrainingData
+from adaptive_sampling.ab.fingerprint import dataset_settings, digest
+from adaptive_sampling.ab.held_out import readable
+from adaptive_sampling.neighbors import HashedFeaturizer, cluster
+from adaptive_sampling.weights import WeightPolicy, scarcity_scores
+
+NEAR_COPIES = "near-copies"
+GROUPS = ("clusters", "sources", "documents")
+NUM_CLUSTERS = 64
+
+
+@dataclass(frozen=True)
+class TextPolicy:
+    """Makes a `WeightPolicy` of some settings, with arrays read from files; can be sent to other processes.
+
+    Attributes:
+        settings: arguments of `WeightPolicy` other than arrays.
+        scarcity: file of scarcity per window, None for none.
+        groups: file of groups, None for none.
+    """
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    scarcity: Path | None = None
+    groups: Path | None = None
+
+    def __call__(self) -> WeightPolicy:
+        """A new policy."""
+        arrays = {
+            name: np.load(path, allow_pickle=False)
+            for name, path in (("scarcity", self.scarcity), ("groups", self.groups))
+            if path is not None
+        }
+        return WeightPolicy(**{**self.settings, **arrays})
+
+
+class TextAnalysis:
+    """Scarcity and groups of the training windows, computed once per dataset and kept as files.
+
+    Args:
+        data: whose dataset is read.
+        folder: for the files; their names hold a digest of the dataset.
+    """
+
+    def __init__(self, data: TrainingData, folder: Path) -> None:
+        self._data = data
+        self._folder = folder
+        self._key = digest(dataset_settings(data.dataset))
+        self._features: NDArray[np.float32] | None = None
+
+    def scarcity(self) -> Path:
+        """File of the scarcity by near-copies, float64 `[N]`.
+
+        Raises:
+            ValueError: if the windows hold no tokens.
+        """
+        return self._kept("scarcity", lambda: scarcity_scores(self._feats(), groups=self._documents()))
+
+    def groups(self, kind: str) -> Path:
+        """File of the groups, int64 `[N]`: "clusters", "sources" or "documents".
+
+        Raises:
+            ValueError: if the dataset does not know them, or its windows hold no tokens.
+        """
+        if kind == "clusters":
+            return self._kept(kind, lambda: cluster(self._feats(), min(NUM_CLUSTERS, len(self._data.dataset))))
+        method = getattr(self._data.dataset, kind, None)
+        if not callable(method):
+            raise ValueError(
+                f"`groups` must be what the dataset knows, got {kind!r}, and {type(self._data.dataset).__name__} has "
+                f"no {kind}(). Write 'clusters', 'none', or the path of a .npy file."
+            )
+        return self._kept(kind, lambda: np.asarray(method(), np.int64))
+
+    def _documents(self) -> NDArray[Any] | None:
+        documents = getattr(self._data.dataset, "documents", None)
+        return np.asarray(documents()) if callable(documents) else None
+
+    def _feats(self) -> NDArray[np.float32]:
+        if self._features is None:
+            reader = readable(self._data.dataset)
+            if reader is None:
+                raise ValueError(
+                    "`scarcity` must be given where windows carry no tokens under 'input_ids', got a "
+                    f"{type(self._data.dataset).__name__}. Write `scarcity: file.npy` and `groups: file.npy` or 'none'."
+                )
+            self._features = HashedFeaturizer().fit(reader).transform(reader)
+        return self._features
+
+    def _kept(self, name: str, compute: Any) -> Path:
+        path = self._folder / f"{name}-{self._key}.npy"
+        with folder_lock(self._folder, wait=True):
+            if not path.exists():
+                values = compute()
+                with atomic_writer(path) as file:
+                    np.save(file, values, allow_pickle=False)
+        return path
