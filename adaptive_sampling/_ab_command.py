@@ -86,6 +86,14 @@ def _run_ab(arguments: argparse.Namespace) -> None:
         return
     only = None if arguments.only is None else _parse_only(arguments.only)
     result = run_ab(config.full_arms(), config.module, config.data, out_dir=config.out, only=only, **settings)
+    failed = [run for run in result.runs if not run.finished]
+    if failed and len(failed) == len(result.runs):
+        raise ValueError(
+            f"no run in {config.out} finished, the first ended with: {failed[0].error}. See error.txt in its folder, "
+            "and give the same command again."
+        )
+    for run in failed:
+        print(f"{run.arm}, seed {run.seed}: {run.status}: {run.error}", file=sys.stderr)
     print(format_table(result))
     print(f"{config.out / 'report.html'}, report.md, results.json, timing.json")
 

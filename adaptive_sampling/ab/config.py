@@ -255,9 +255,9 @@ def _arm_settings(given: Any, number: int, where: str, folders: tuple[str, ...])
 def _implied_kind(given: Mapping[str, Any], name: str) -> Any:
     if "placebo_of" in given:
         return "placebo"
-    if given.get("policy"):
-        return "adaptive"
-    return name if name in get_args(ArmKind) else None
+    if name in get_args(ArmKind):
+        return name
+    return "adaptive" if given.get("policy") else None
 
 
 def _scarcity(kind: Any) -> str:

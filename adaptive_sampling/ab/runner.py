@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
+
+import lightning.pytorch as pl
+from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from adaptive_sampling._files import write_json
 from adaptive_sampling.ab._lock import folder_lock
@@ -106,6 +110,10 @@ def run_ab(
     trainer_settings = dict(trainer_settings or {})
     if owned := sorted(_OWNED_BY_RUNNER & set(trainer_settings)):
         raise ValueError(f"`trainer_settings` must leave {owned[0]!r} to run_ab, got {owned!r}. Take them out.")
+    if unknown := sorted(set(trainer_settings) - set(inspect.signature(pl.Trainer.__init__).parameters)):
+        raise ValueError(
+            f"`trainer_settings` must be arguments of lightning.Trainer, got {unknown!r}. Check the names."
+        )
     out = Path(out_dir).absolute()
     with folder_lock(out, shared=only is not None):
         _check_room(out, progress)
@@ -201,8 +209,10 @@ def _plans(
     split = None
     for seed in seeds:
         with seeded(seed):
-            module = make_module()
+            module = _checked_module(make_module())
             data = make_data()
+            if not isinstance(data, TrainingData):
+                raise TypeError(f"`make_data` must make a TrainingData, got {type(data).__name__}. Return one from it.")
             making = shared_settings(module, data)
             if split is None:
                 split = split_held_out(data)
@@ -242,6 +252,19 @@ def _plans(
                 )
             )
     return plans
+
+
+def _checked_module(module: Any) -> pl.LightningModule:
+    if not isinstance(module, pl.LightningModule):
+        raise TypeError(
+            f"`make_module` must make a LightningModule, got {type(module).__name__}. Return the module from it."
+        )
+    if not is_overridden("validation_step", module):
+        raise TypeError(
+            f"`make_module` must make a module with a validation_step, got {type(module).__name__} without. "
+            "Let it return the loss of a held-out batch."
+        )
+    return module
 
 
 def _counted_windows(data: TrainingData, split: HeldOutSplit) -> int:

@@ -80,8 +80,8 @@ class TextAnalysis:
         method = getattr(self._data.dataset, kind, None)
         if not callable(method):
             raise ValueError(
-                f"`groups` must be what the dataset knows, got {kind!r}, and {type(self._data.dataset).__name__} has "
-                f"no {kind}(). Write 'clusters', 'none', or the path of a .npy file."
+                f"`groups` must be what the dataset knows, got {kind!r} of one without {kind}(). "
+                "Write 'clusters', 'none', or the path of a .npy file."
             )
         return self._kept(kind, lambda: np.asarray(method(), np.int64))
 

@@ -1,0 +1,237 @@
+"""`adaptive-sampling ab` and `report`, as typed by someone whose module lies in a folder of their own."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from adaptive_sampling import cli
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:no learned weight can count"),
+    pytest.mark.filterwarnings("ignore:.*restoring states from the checkpoint.*"),
+]
+
+MODULE = '''
+import lightning as L, torch, torch.nn.functional as F
+from torch.utils.data import DataLoader, Dataset
+
+import adaptive_sampling as ads
+from adaptive_sampling.ab import TrainingData
+
+class Text(Dataset):
+    """Random tokens; half of the windows are copies of one."""
+    def __init__(self, count, seed):
+        generator = torch.Generator().manual_seed(seed)
+        self.tokens = torch.randint(1, 60, (count, 17), generator=generator)
+        self.tokens[count // 2 :] = self.tokens[0]
+    def __len__(self):
+        return len(self.tokens)
+    def __getitem__(self, i):
+        return {"input_ids": self.tokens[i, :-1], "labels": self.tokens[i, 1:]}
+
+class Data(L.LightningDataModule):
+    def __init__(self, count=48, batch_size=4):
+        super().__init__()
+        self.count, self.batch_size = count, batch_size
+    def train_dataloader(self):
+        return DataLoader(Text(self.count, 0), batch_size=self.batch_size, shuffle=True)
+    def val_dataloader(self):
+        return [DataLoader(Text(12, 1), batch_size=6), DataLoader(Text(12, 2), batch_size=6)]
+
+class Model(L.LightningModule):
+    def __init__(self, lr=0.1):
+        super().__init__()
+        self.lr = lr
+        self.table = torch.nn.Embedding(60, 60)
+    def training_step(self, batch, batch_idx):
+        return F.cross_entropy(self.table(batch["input_ids"]).flatten(0, 1), batch["labels"].flatten())
+    validation_step = training_step
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=self.lr)
+
+class Wrong(Data):
+    def val_dataloader(self):
+        return None
+
+class Tuples(Data):
+    def train_dataloader(self):
+        return DataLoader(list(zip(range(9), range(9))), batch_size=2)
+
+def make_policy(power=2.0):
+    return ads.WeightPolicy(power=power)
+
+NUMBER = 3
+'''
+ARMS: list[dict[str, Any]] = [
+    {"name": "uniform"},
+    {"name": "adaptive", "update_every": 2},
+    {"name": "loss only", "kind": "loss", "update_every": 2},
+    {"name": "scarcity"},
+    {"name": "mine", "policy": "a_users_gpt:make_policy", "update_every": 2},
+    {"name": "multinomial", "policy": {"cap": 3}},
+    {"name": "placebo", "placebo_of": "adaptive"},
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "a_users_gpt.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "a_users_gpt", raising=False)
+    return tmp_path
+
+
+def write(folder: Path, **changes: Any) -> str:
+    config = {
+        "module": {"path": "a_users_gpt.Model", "arguments": {"lr": 0.2}},
+        "data": "a_users_gpt.Data",
+        "max_steps": 8,
+        "seeds": 1,
+        "out": "out",
+        "trainer": {"accelerator": "cpu"},
+        "arms": ARMS[:1],
+        **changes,
+    }
+    (folder / "ab.yaml").write_text(yaml.safe_dump({key: value for key, value in config.items() if value is not None}))
+    return "ab.yaml"
+
+
+def test_ab_runs_every_kind_of_arm_and_report_says_the_same(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = write(folder, arms=ARMS)
+    assert cli.main(["ab", config]) == 0
+    printed = capsys.readouterr()
+    result = json.loads((folder / "out" / "results.json").read_text())
+    assert result["arms"] == [arm["name"] for arm in ARMS]
+    assert {run["status"] for run in result["runs"]} == {"finished"}
+    for arm in ARMS:
+        assert str(arm["name"]) in printed.out
+    kinds = {run["arm"]: run["settings"]["arm"] for run in result["runs"]}
+    assert kinds["multinomial"]["draws"] == "multinomial"
+    assert len({kinds[name]["policy"] for name in ("adaptive", "loss only", "scarcity", "mine", "multinomial")}) == 5
+    assert kinds["placebo"]["policy"] == kinds["adaptive"]["policy"]
+    # Half of the held-out windows copy each other, none copies training text.
+    assert "No held-out window is a near-copy of training text." in result["notes"]
+    assert any("Too little held-out text: 24 windows" in note for note in result["notes"])
+    before = (folder / "out" / "results.json").read_bytes()
+    (folder / "out" / "results.json").unlink()
+    assert cli.main(["report", "out"]) == 0
+    assert (folder / "out" / "results.json").read_bytes() == before
+    assert "preliminary, 1 seed" in capsys.readouterr().out
+    assert {"report.html", "report.md", "timing.json"} <= {path.name for path in (folder / "out").iterdir()}
+
+
+def test_ab_prints_a_command_per_run_that_does_that_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = write(folder, arms=[ARMS[0], ARMS[2]])
+    assert cli.main(["ab", config, "--print-commands", "--set", "seeds=2", "--set", "module.arguments.lr=0.3"]) == 0
+    printed = capsys.readouterr()
+    commands = [shlex.split(line) for line in printed.out.splitlines()]
+    assert [command[-1] for command in commands] == ["uniform:0", "loss only:0", "uniform:1", "loss only:1"]
+    assert "adaptive-sampling report out" in printed.err
+    assert not (folder / "out").exists()
+    assert commands[0][0] == "adaptive-sampling"
+    assert cli.main(commands[1][1:]) == 0
+    assert [path.parent.name for path in (folder / "out").glob("*/run.json")] == ["loss only-seed0"]
+    assert "3 of 4 runs have not ended" in (folder / "out" / "report.md").read_text()
+    for command in (commands[0], *commands[2:]):
+        assert cli.main(command[1:]) == 0
+    capsys.readouterr()
+    assert cli.main(["report", "out"]) == 0
+    assert "preliminary, 2 seeds" in capsys.readouterr().out
+    assert (
+        json.loads((folder / "out" / "results.json").read_text())["runs"][0]["settings"]["module"]["attributes"]["lr"]
+        == 0.3
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        ({"arms": [{"kind": "uniform"}]}, ["`name`", "arm 1 in ab.yaml", "None"]),
+        ({"arms": [{"name": ""}]}, ["`name`", "''"]),
+        ({"arms": [{"name": "uniform"}, {"name": "uniform"}]}, ["different names", "'uniform' twice"]),
+        ({"arms": [{"name": "uniform"}, {"name": "p", "placebo_of": "gone"}]}, ["`placebo_of`", "'gone'", "'p'"]),
+        ({"arms": [{"name": "a", "kind": "loss"}]}, ["uniform arm", "Add Arm('uniform')"]),
+        ({"arms": [{"name": "uniform"}, {"name": "x"}]}, ["`kind`", "arm 'x'", "got None"]),
+        ({"arms": [{"name": "uniform", "polcy": 3}]}, ["`polcy`", "Did you mean `policy`"]),
+        ({"arms": [{"name": "uniform", "policy": {"cap": 3}, "kind": "uniform"}]}, ["`policy`", "left out"]),
+        ({"arms": [{"name": "uniform"}, {"name": "loss", "policy": {"capp": 3}}]}, ["'loss'", "capp"]),
+        ({"arms": [{"name": "uniform"}, {"name": "loss", "policy": {"cap": 0.5}}]}, ["'loss'", "`cap`", "0.5"]),
+        ({"arms": [{"name": "uniform"}, {"name": "a", "policy": "gone:make"}]}, ["policy of arm 'a'", "'gone'"]),
+        ({"arms": [{"name": "uniform"}, {"name": "loss", "groups": "zones"}]}, ["`groups`", "'zones'"]),
+        ({"arms": [{"name": "uniform"}, {"name": "loss", "groups": "none.npy"}]}, ["none.npy", "Check the path"]),
+        ({"arms": [{"name": "uniform"}, {"name": "loss", "groups": "sources"}]}, ["`groups`", "sources()"]),
+        ({"arms": []}, ["`arms`", "[]"]),
+        ({"arms": ["uniform"]}, ["arm 1", "mapping"]),
+        ({"modul": 1}, ["`modul`", "Did you mean `module`"]),
+        ({"module": None}, ["`module`", "Add"]),
+        ({"module": "a_users_gpt.Gone"}, ["`module`", "'Gone'", "Model"]),
+        ({"module": "no_such_module.Model"}, ["`module`", "'no_such_module'", "Start the command where it lies"]),
+        ({"module": "Model"}, ["`module`", "import path", "'Model'"]),
+        ({"module": "a_users_gpt:NUMBER"}, ["`module`", "which is 3"]),
+        ({"module": {"path": "a_users_gpt.Model", "arguments": {"rl": 1}}}, ["`module`", "'rl'", "Change `arguments`"]),
+        ({"module": {"path": "a_users_gpt.Model", "args": {}}}, ["`args`", "arguments"]),
+        ({"module": "a_users_gpt.Data"}, ["`make_module`", "Data"]),
+        ({"data": "a_users_gpt.Model"}, ["`data`", "Model", "TrainingData"]),
+        ({"data": "a_users_gpt.Wrong"}, ["`data`", "val_dataloader"]),
+        ({"data": "a_users_gpt.Tuples"}, ["`data`", "tuple", "'window_id'"]),
+        ({"max_steps": "many"}, ["`max_steps`", "'many'"]),
+        ({"seeds": "two"}, ["`seeds`", "'two'"]),
+        ({"seeds": 0}, ["`seeds`", "()"]),
+        ({"backend": "slurm"}, ["`backend`", "'slurm'"]),
+        ({"trainer": {"max_epochs": 3}}, ["`trainer_settings`", "'max_epochs'"]),
+        ({"trainer": {"accelerater": "cpu"}}, ["`trainer_settings`", "accelerater"]),
+        ({"trainer": 3}, ["`trainer`", "mapping"]),
+    ],
+)
+def test_ab_refuses_bad_configurations_in_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], parts: list[str]
+) -> None:
+    assert_one_line(capsys, cli.main(["ab", write(folder, **changes)]), *parts)
+    assert not list(folder.glob("out/*/run.json"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["ab"], ["CONFIG"]),
+        (["ab", "gone.yaml"], ["gone.yaml", "No such file"]),
+        (["ab", "a_users_gpt.py"], ["a_users_gpt.py", "YAML"]),
+        (["ab", "ab.yaml", "--only", "uniform"], ["`--only`", "ARM:SEED"]),
+        (["ab", "ab.yaml", "--only", "gone:0"], ["`only`", "'gone'"]),
+        (["ab", "ab.yaml", "--only", "uniform:7"], ["`only`", "7"]),
+        (["ab", "ab.yaml", "--jobs", "0"], ["`jobs`", "0"]),
+        (["ab", "ab.yaml", "--set", "seeds"], ["`--set`", "'seeds'"]),
+        (["ab", "ab.yaml", "--set", "sedes=3"], ["`sedes`", "`seeds`"]),
+        (["report", "gone"], ["`FOLDER`", "'gone'"]),
+        (["report", "."], ["results.json"]),
+    ],
+)
+def test_ab_and_report_refuse_bad_arguments_in_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], parts: list[str]
+) -> None:
+    write(folder)
+    assert_one_line(capsys, cli.main(arguments), *parts)
+
+
+def assert_one_line(capsys: pytest.CaptureFixture[str], code: int, *parts: str) -> None:
+    captured = capsys.readouterr()
+    assert code == 2, captured.err
+    assert captured.out == ""
+    assert captured.err.startswith("adaptive-sampling: error: ")
+    assert captured.err.count("\n") == 1
+    for part in parts:
+        assert part in captured.err
+
+
+def test_help_shows_a_whole_configuration(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["ab", "--help"]) == 0
+    assert "module: my_gpt.MyGPT" in capsys.readouterr().out
+    assert cli.main(["report", "--help"]) == 0
