@@ -28,11 +28,26 @@ def arm_curve(name: str, runs: Sequence[RunRecord], colour: int = 0) -> Curve | 
     runs = [run for run in runs if run.finished]
     if not runs:
         return None
-    points = list(zip(*(run.losses for run in runs), strict=True))
-    tokens = list(zip(*(run.tokens for run in runs), strict=True))
+    return _spanned(name, [run.tokens for run in runs], [run.losses for run in runs], colour)
+
+
+def difference_curve(
+    name: str, runs: Sequence[RunRecord], baseline: Sequence[RunRecord], colour: int = 0
+) -> Curve | None:
+    """Held-out loss of an arm minus the baseline's, paired by seed; None without a pair."""
+    base = {run.seed: run for run in baseline if run.finished}
+    pairs = [(run, base[run.seed]) for run in runs if run.finished and run.seed in base]
+    if not pairs:
+        return None
+    apart = [[mine - its for mine, its in zip(run.losses, other.losses, strict=True)] for run, other in pairs]
+    return _spanned(name, [run.tokens for run, _ in pairs], apart, colour)
+
+
+def _spanned(name: str, tokens: Sequence[Sequence[float]], values: Sequence[Sequence[float]], colour: int) -> Curve:
+    points = list(zip(*values, strict=True))
     return Curve(
         name,
-        tuple(sum(point) / len(point) for point in tokens),
+        tuple(sum(point) / len(point) for point in zip(*tokens, strict=True)),
         tuple(sum(point) / len(point) for point in points),
         tuple(min(point) for point in points),
         tuple(max(point) for point in points),
@@ -40,8 +55,8 @@ def arm_curve(name: str, runs: Sequence[RunRecord], colour: int = 0) -> Curve | 
     )
 
 
-def loss_chart(curves: Sequence[Curve]) -> str:
-    """Held-out loss over tokens trained on; the band spans the seeds."""
+def loss_chart(curves: Sequence[Curve], label: str = "Held-out loss over tokens trained on") -> str:
+    """Held-out loss over tokens trained on, or a difference of such; the band spans the seeds."""
     if not curves:
         return "<p>No run finished.</p>"
     # The first evaluation is far above the rest, where arms differ; it may leave the frame.
@@ -52,6 +67,8 @@ def loss_chart(curves: Sequence[Curve]) -> str:
     y_low, y_high = y_low - margin, y_high + margin
     x_high = max(curve.x[-1] for curve in curves)
 
+    frame = "".join(letter for letter in label if letter.isalnum())
+
     def place(x: float, y: float) -> str:
         across = LEFT + (x / x_high) * (WIDTH - LEFT - RIGHT)
         down = TOP + (y_high - y) / (y_high - y_low) * (HEIGHT - TOP - BOTTOM)
@@ -59,8 +76,8 @@ def loss_chart(curves: Sequence[Curve]) -> str:
 
     parts = [_axes(nice_ticks(0.0, x_high), nice_ticks(y_low, y_high), x_high, y_low, y_high)]
     parts.append(
-        f'<clipPath id="frame"><rect x="{LEFT}" y="{TOP}" width="{WIDTH - LEFT - RIGHT}" '
-        f'height="{HEIGHT - TOP - BOTTOM}"/></clipPath><g clip-path="url(#frame)">'
+        f'<clipPath id="{frame}"><rect x="{LEFT}" y="{TOP}" width="{WIDTH - LEFT - RIGHT}" '
+        f'height="{HEIGHT - TOP - BOTTOM}"/></clipPath><g clip-path="url(#{frame})">'
     )
     for curve in curves:
         k = curve.colour
@@ -80,7 +97,7 @@ def loss_chart(curves: Sequence[Curve]) -> str:
     legend = "".join(
         f'<span class="key"><i class="swatch c{c.colour % 6}"></i>{html.escape(c.name)}</span>' for c in curves
     )
-    return f'<div class="legend">{legend}</div>{svg(parts, "Held-out loss over tokens trained on")}'
+    return f'<div class="legend">{legend}</div>{svg(parts, label)}'
 
 
 def _axes(x_ticks: Sequence[float], y_ticks: Sequence[float], x_high: float, y_low: float, y_high: float) -> str:

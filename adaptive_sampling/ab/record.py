@@ -128,7 +128,7 @@ class RunRecord:
             names += [MACRO, WORST]
         if self.curve[-1].get("scarce"):
             names.append(SCARCEST)
-        return names + [f"source {source}" for source in sources]
+        return names + [f"source {source}" for source in sources if len(sources) > 1]
 
     def measure(self, name: str) -> list[float] | None:
         """One way to sum up the held-out losses, at each evaluation; None if this run has no such measure."""

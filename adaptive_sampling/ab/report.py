@@ -10,7 +10,7 @@ from typing import Any
 from adaptive_sampling._files import atomic_writer
 from adaptive_sampling.ab import tables
 from adaptive_sampling.ab.bars import draw_bars, token_bars
-from adaptive_sampling.ab.charts import arm_curve, loss_chart, weight_chart
+from adaptive_sampling.ab.charts import arm_curve, difference_curve, loss_chart, weight_chart
 from adaptive_sampling.ab.evaluation import MOST_DRAWS_SHOWN
 from adaptive_sampling.ab.record import HELD_OUT, MACRO
 from adaptive_sampling.ab.result import Result, format_table, table_rows
@@ -32,7 +32,8 @@ h2{font-size:1.15rem;margin:2rem 0 .5rem}h3{font-size:1rem;margin:1rem 0 .25rem}
 th,td{text-align:left;padding:.35rem .9rem .35rem 0;border-bottom:1px solid var(--line);white-space:nowrap}
 th{color:var(--soft);font-weight:600}
 svg{display:block;width:100%;height:auto;background:var(--card);border:1px solid var(--line);border-radius:6px}
-svg text{fill:var(--soft);font-size:13px}.grid{stroke:var(--line)}
+figure{overflow-x:auto}svg{min-width:34rem}
+svg text{fill:var(--soft);font-size:14px}.grid{stroke:var(--line)}
 .c0{--c:var(--c0)}.c1{--c:var(--c1)}.c2{--c:var(--c2)}.c3{--c:var(--c3)}.c4{--c:var(--c4)}.c5{--c:var(--c5)}
 .line{fill:none;stroke:var(--c);stroke-width:2}.dot{fill:var(--c)}.band{fill:var(--c);fill-opacity:.16}
 .cell{fill:var(--c1)}.bar{fill:var(--c)}.whisker{stroke:var(--text);stroke-width:1.5}
@@ -75,6 +76,7 @@ def render(result: Result) -> str:
         "<h2>Held-out loss</h2><figure>",
         loss_chart([curve for name in result.arms if (curve := _curve(result, name)) is not None]),
         "<figcaption>Mean over seeds; the band spans them.</figcaption></figure>",
+        _differences(result),
         _bars(result),
         "<h2>Per source and set</h2>",
         _table(tables.measures(result)),
@@ -167,6 +169,19 @@ def _colours(result: Result) -> dict[str, int]:
 
 def _curve(result: Result, name: str) -> Any:
     return arm_curve(name, result.runs_of(name), _colours(result)[name])
+
+
+def _differences(result: Result) -> str:
+    base, colours = result.runs_of(result.baseline), _colours(result)
+    found = [difference_curve(name, result.runs_of(name), base, colours[name]) for name in result.comparisons]
+    curves = [curve for curve in found if curve is not None]
+    if not curves:
+        return ""
+    label = f"Held-out loss minus that of {result.baseline}"
+    caption = "Paired by seed: mean and span over seeds; below 0 is better. Noise common to both is gone."
+    return (
+        f"<h3>{html.escape(label)}</h3><figure>{loss_chart(curves, label)}<figcaption>{caption}</figcaption></figure>"
+    )
 
 
 def _bars(result: Result) -> str:

@@ -74,7 +74,7 @@ def test_render_is_well_formed_and_begins_with_the_verdict() -> None:
     body = text.split("<body>")[1]
     assert "fewer tokens" in made.verdicts["adaptive"]
     assert made.verdicts["adaptive"] in body.split("<h2>")[0]
-    assert text.count("<svg") == 4
+    assert text.count("<svg") == 5
     assert "prefers-color-scheme:dark" in text
     assert 'name="viewport"' in text
 
