@@ -15,12 +15,10 @@ import time
 import warnings
 from pathlib import Path
 
-import adaptive_sampling as ads
 from adaptive_sampling.ab import Arm, Result, format_table, run_ab
-from adaptive_sampling.corpus import embedded_documents, prepare
+from adaptive_sampling.ab.text_arms import TextAnalysis, TextPolicy
 from experiments import text_runs
 from experiments.gpt import SmallGPT
-from experiments.scenarios import redundant
 
 # glibc gives large buffers back to the system at every step unless told otherwise, which costs a third of the time on a
 # CPU. A process reads this when it starts, so it is set here for the runs, which have processes of their own.
@@ -36,29 +34,12 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def prepare_text(out: Path) -> tuple[Path, Path, Path]:
-    """The store as found, the one with copies, and the held-out one, written once."""
-    corpus, copied = out / "corpus", out / "corpus-with-copies"
-    if not corpus.exists():
-        say("preparing the embedded corpus: the interpreter's own standard library …")
-        summary = prepare(embedded_documents(), corpus)
-        for row in summary.sources:
-            say(
-                f"  {row.source}: {row.documents} documents, {row.duplicates} exact duplicates out, "
-                f"{row.train_tokens + row.validation_tokens:,} tokens"
-            )
-    if not copied.exists():
-        say("planting near-copies …")
-        redundant(ads.TokenStore.open(corpus / "train"), copied)
-    return corpus / "train", copied, corpus / "validation"
-
-
-def compare(title: str, arms: list[str], train: Path, held_out: Path, out: Path, args: argparse.Namespace) -> Result:
+def compare(title: str, arms: list[str], scenario: str, out: Path, args: argparse.Namespace) -> Result:
     """One comparison; runs that are there already are kept."""
-    cache = out / "analysis"
-    say(f"\n{title}: windows, near-copies and clusters …")
-    text_runs.analyse(train, held_out, cache)
-    policy = functools.partial(text_runs.make_policy, cache)
+    say(f"\n{title}: corpus, windows, near-copies and clusters …")
+    make_data = functools.partial(text_runs.scenario_data, scenario, root=str(args.out / "text"))
+    analysis = TextAnalysis(make_data(), out / "analysis")
+    policy = TextPolicy({}, analysis.scarcity(), analysis.groups("clusters"))
     known = {
         "uniform": Arm("uniform"),
         "adaptive": Arm("adaptive", policy=policy, update_every=20),
@@ -67,12 +48,13 @@ def compare(title: str, arms: list[str], train: Path, held_out: Path, out: Path,
     return run_ab(
         [known[name] for name in arms],
         functools.partial(SmallGPT, seq_len=text_runs.SEQ_LEN, layers=2, max_steps=args.steps),
-        functools.partial(text_runs.make_data, train, held_out, cache),
+        make_data,
         max_steps=args.steps,
         seeds=tuple(range(args.seeds)),
         out_dir=out / "runs",
         eval_every=max(1, args.steps // 8),
         jobs=args.jobs,
+        title=title,
         trainer_settings={"accelerator": "cpu", "gradient_clip_val": 1.0},
         progress=say,
     )
@@ -99,11 +81,10 @@ def main() -> int:
         args.out.mkdir(parents=True, exist_ok=True)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            as_found, copied, held_out = prepare_text(args.out)
             with_copies = compare(
-                "Text with copies", ["uniform", "adaptive", "placebo"], copied, held_out, args.out / "copied", args
+                "Text with copies", ["uniform", "adaptive", "placebo"], "redundant", args.out / "copied", args
             )
-            found = compare("Text as found", ["uniform", "adaptive"], as_found, held_out, args.out / "as-found", args)
+            found = compare("Text as found", ["uniform", "adaptive"], "real", args.out / "as-found", args)
     except (ValueError, OSError) as error:
         print(f"demo: error: {error}", file=sys.stderr)
         return 2

@@ -1,16 +1,17 @@
-"""Text made from text: a corpus of which half is near-copies of a few documents."""
+"""Text made from text: half near-copies, without near-copies, part noise, one source, little of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_sampling import TokenStore
+from adaptive_sampling import TokenStore, WindowConfig, WindowDataset, hashed_features
 from adaptive_sampling._random import hash_rows, keyed_generator
+from adaptive_sampling.neighbors import near_copy_sets
 
 
 def _shuffled(store: TokenStore, seed: int, purpose: str) -> NDArray[np.int64]:
@@ -49,9 +50,8 @@ def redundant(
     Raises:
         ValueError: if no document has `min_length` tokens, or a share is out of range.
     """
-    if not 0.0 < share < 1.0:
-        raise ValueError(f"`share` must be between 0 and 1, got {share!r}. Try 0.5.")
-    lengths = np.diff(np.asarray(source.document_ends), prepend=0)
+    _check_share(share)
+    lengths = _lengths(source)
     order = _shuffled(source, seed, "copied")
     order = order[lengths[order] >= min_length]
     if not len(order):
@@ -68,27 +68,168 @@ def redundant(
     place = keyed_generator(seed, "places").permutation(len(planned))
     starts = source.document_starts
 
-    def documents() -> Iterator[NDArray[np.int64]]:
-        for position in place:
-            index, copy = planned[position]
-            tokens = _document(source, starts, index)
-            yield tokens if copy is None else changed_copy(tokens, source, changed, keyed_generator(seed, "copy", copy))
+    def tokens(position: int) -> NDArray[np.int64]:
+        index, copy = planned[position]
+        whole = _document(source, starts, index)
+        return whole if copy is None else changed_copy(whole, source, changed, keyed_generator(seed, "copy", copy))
 
-    def keys() -> Iterator[Any]:
-        for position in place:
-            index, copy = planned[position]
-            key = int(source.document_keys[index])
-            yield key if copy is None else f"copy {copy} of {key}"
+    def key(position: int) -> Any:
+        index, copy = planned[position]
+        own = int(source.document_keys[index])
+        return own if copy is None else f"copy {copy} of {own}"
 
+    return _write(source, path, place, tokens, key, lambda position: planned[position][0])
+
+
+def _write(
+    source: TokenStore,
+    path: Path,
+    positions: Iterable[Any],
+    tokens: Callable[[Any], NDArray[np.int64]],
+    key: Callable[[Any], Any],
+    origin: Callable[[Any], int],
+) -> TokenStore:
+    """Write a store of one document per position, each with the source name of the document it stems from."""
+    order = [int(position) for position in positions]
     return TokenStore.write(
         path,
-        documents(),
+        (tokens(position) for position in order),
         vocab_size=source.vocab_size,
         eos_id=source.eos_id,
-        sources=(source.source_names[source.document_sources[planned[position][0]]] for position in place),
-        keys=keys(),
+        sources=(source.source_names[source.document_sources[origin(position)]] for position in order),
+        keys=(key(position) for position in order),
         append_eos=False,
     )
+
+
+def _select(source: TokenStore, path: Path, chosen: NDArray[np.int64]) -> TokenStore:
+    """Write a store of some documents, in their old order."""
+    starts = source.document_starts
+    return _write(
+        source,
+        path,
+        np.sort(chosen),
+        lambda index: _document(source, starts, index),
+        lambda index: int(source.document_keys[index]),
+        lambda index: index,
+    )
+
+
+def _lengths(source: TokenStore) -> NDArray[np.int64]:
+    return np.diff(np.asarray(source.document_ends), prepend=0)
+
+
+def clean(source: TokenStore, path: Path, *, seq_len: int = 128, share: float = 0.5) -> TokenStore:
+    """Write a store without documents that are mostly near-copies of documents before them.
+
+    Args:
+        source: the text.
+        path: new or empty folder.
+        seq_len: length of the windows that are compared.
+        share: share of a document's windows with a near-copy before it from which it is left out.
+    """
+    windows = WindowDataset(source, WindowConfig(seq_len=seq_len, pack="concat"))
+    documents = windows.documents()
+    sets = near_copy_sets(hashed_features(windows), documents)
+    # A set is named by its first window: all others repeat it.
+    repeated = sets != np.arange(len(sets))
+    total = np.bincount(documents, minlength=source.num_documents)
+    copied = np.bincount(documents[repeated], minlength=source.num_documents)
+    return _select(source, path, np.flatnonzero(copied <= share * np.maximum(total, 1)))
+
+
+def noisy(source: TokenStore, path: Path, *, share: float = 0.3, seed: int = 0) -> TokenStore:
+    """Write a store in which `share` of the tokens are soup: drawn one by one, as often as in the text, in no order.
+
+    Soup documents have the lengths and source names of real ones, so that nothing but their content gives them away.
+
+    Args:
+        source: the text that is kept whole.
+        path: new or empty folder.
+        share: share of the tokens of the new store, in (0, 1).
+        seed: decides lengths, tokens and places.
+
+    Raises:
+        ValueError: if the share is out of range.
+    """
+    _check_share(share)
+    counts = np.bincount(np.asarray(source.tokens, np.int64), minlength=source.vocab_size).astype(np.float64)
+    counts[source.eos_id] = 0.0
+    cumulative = np.cumsum(counts) / counts.sum()
+    lengths, starts = _lengths(source), source.document_starts
+    wanted = source.num_tokens * share / (1.0 - share)
+    models = np.tile(_shuffled(source, seed, "soup"), 1 + int(share / (1.0 - share)))
+    models = models[: int(np.searchsorted(np.cumsum(lengths[models]), wanted)) + 1]
+    real = source.num_documents
+    place = keyed_generator(seed, "places").permutation(real + len(models))
+
+    def tokens(position: int) -> NDArray[np.int64]:
+        if position < real:
+            return _document(source, starts, position)
+        length = int(lengths[models[position - real]])
+        drawn = np.searchsorted(cumulative, keyed_generator(seed, "soup", position).random(length - 1), side="right")
+        return np.append(np.minimum(drawn, source.vocab_size - 1), source.eos_id)
+
+    def key(position: int) -> Any:
+        return int(source.document_keys[position]) if position < real else f"soup {position}"
+
+    return _write(source, path, place, tokens, key, lambda k: k if k < real else int(models[k - real]))
+
+
+def tail(source: TokenStore, path: Path, *, share: float = 0.93, seed: int = 0) -> TokenStore:
+    """Write a store in which the largest source holds `share` of the tokens: documents beyond that are left out.
+
+    Args:
+        source: the text, of two sources or more.
+        path: new or empty folder.
+        share: share of the largest source, in (0, 1).
+        seed: decides which documents stay.
+
+    Raises:
+        ValueError: if the share is out of range, or there is one source.
+    """
+    _check_share(share)
+    sizes = np.bincount(source.document_sources, _lengths(source), minlength=len(source.source_names))
+    largest = int(sizes.argmax())
+    rest = float(sizes.sum() - sizes[largest])
+    if rest == 0:
+        raise ValueError(f"`source` must hold two sources or more, got {source.source_names}. Add a folder of text.")
+    keep = min(float(sizes[largest]), rest * share / (1.0 - share))
+    in_largest = np.asarray(source.document_sources) == largest
+    order = _shuffled(source, seed, "tail")
+    chosen = [
+        _up_to(source, order[in_largest[order]], keep),
+        _up_to(source, order[~in_largest[order]], keep * (1.0 - share) / share),
+    ]
+    return _select(source, path, np.concatenate(chosen))
+
+
+def small(source: TokenStore, path: Path, *, tokens: int, seed: int = 0) -> TokenStore:
+    """Write a store of about `tokens` tokens: documents at random, as natural as the whole.
+
+    Args:
+        source: the text.
+        path: new or empty folder.
+        tokens: tokens to keep, at least.
+        seed: decides which documents stay.
+
+    Raises:
+        ValueError: if there are fewer tokens.
+    """
+    if not 0 < tokens <= source.num_tokens:
+        raise ValueError(f"`tokens` must be between 1 and {source.num_tokens}, got {tokens!r}. Train fewer steps.")
+    return _select(source, path, _up_to(source, _shuffled(source, seed, "small"), tokens))
+
+
+def _up_to(source: TokenStore, order: NDArray[np.int64], tokens: float) -> NDArray[np.int64]:
+    """The first documents of `order` that hold about `tokens` tokens together."""
+    ends = np.cumsum(_lengths(source)[order])
+    return order[: int(np.searchsorted(ends, tokens * (1 - 1e-9))) + 1]
+
+
+def _check_share(share: float) -> None:
+    if not 0.0 < share < 1.0:
+        raise ValueError(f"`share` must be between 0 and 1, got {share!r}. Try 0.3.")
 
 
 def changed_copy(

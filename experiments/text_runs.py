@@ -1,26 +1,35 @@
-"""What the runs of a comparison on text share: windows, features, held-out sets and the policy, cached on disk."""
+"""Training data of the runs on text: corpora, scenarios and windows, each written once and kept on disk."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Subset
 
 import adaptive_sampling as ads
-from adaptive_sampling._files import atomic_writer
-from adaptive_sampling.ab import TrainingData
-from adaptive_sampling.neighbors import HashedFeaturizer, cluster, near_duplicates_of
+from adaptive_sampling.ab import TrainingData, folder_lock
+from adaptive_sampling.corpus import Document, embedded_documents, prepare
+from experiments import scenarios
 
 SEQ_LEN = 128
 BATCH_SIZE = 8
-NEAR_COPY = 0.85
-NUM_CLUSTERS = 64
-HELD_OUT_WINDOWS = 240
+HELD_OUT_WINDOWS = 400
 """Windows of each source in the held-out set, at most."""
+
+SCENARIOS: dict[str, Callable[..., ads.TokenStore] | None] = {
+    "real": None,
+    "clean": scenarios.clean,
+    "redundant": scenarios.redundant,
+    "noisy": scenarios.noisy,
+    "tail": scenarios.tail,
+    "small": scenarios.small,
+}
+_PIECE = 16_384
+"""Characters from which a document of a folder of text is cut at the next blank line."""
 
 
 def windows(store: Path) -> ads.WindowDataset:
@@ -28,42 +37,102 @@ def windows(store: Path) -> ads.WindowDataset:
     return ads.WindowDataset(ads.TokenStore.open(store), ads.WindowConfig(seq_len=SEQ_LEN, pack="concat"))
 
 
-def analyse(train: Path, held_out: Path, cache: Path) -> None:
-    """Scarcity, clusters, and the held-out windows without near-copies in the training text; kept in `cache`."""
-    if (cache / "held_out.npy").exists():
-        return
-    cache.mkdir(parents=True, exist_ok=True)
-    training, validation = windows(train), windows(held_out)
-    featurizer = HashedFeaturizer().fit(training)
-    features = featurizer.transform(training)
-    _save(cache / "clusters.npy", cluster(features, NUM_CLUSTERS))
-    _save(cache / "scarcity.npy", ads.scarcity_scores(features, groups=training.documents(), threshold=NEAR_COPY))
-    copies = near_duplicates_of(features, featurizer.transform(validation), NEAR_COPY)
-    # Written last: its presence says that all three are there.
-    _save(cache / "held_out.npy", np.flatnonzero(~copies))
-
-
-def _save(path: Path, values: NDArray[Any]) -> None:
-    with atomic_writer(path) as file:
-        np.save(file, values, allow_pickle=False)
-
-
-def make_policy(cache: Path) -> ads.WeightPolicy:
-    """The default policy, with near-copy scarcity and clusters as groups."""
-    return ads.WeightPolicy(groups=np.load(cache / "clusters.npy"), scarcity=np.load(cache / "scarcity.npy"))
-
-
-def make_data(train: Path, held_out: Path, cache: Path) -> TrainingData:
-    """Training windows, and per source evenly spaced held-out windows that repeat nothing of the training text."""
+def make_data(train: Path, held_out: Path, tokenizer: Path | None = None) -> TrainingData:
+    """Training windows, and evenly spaced held-out windows per source, weighed by the sources' shares held out."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         training, validation = windows(train), windows(held_out)
-    clean = np.load(cache / "held_out.npy")
-    sources = validation.sources(clean)
+    sources = validation.sources()
     loaders = {}
     for index, name in enumerate(validation.store.source_names):
-        own = clean[sources == index]
-        chosen = own[np.unique(np.linspace(0, len(own) - 1, HELD_OUT_WINDOWS).astype(np.int64))] if len(own) else own
-        if len(chosen):
+        own = np.flatnonzero(sources == index)
+        if len(own):
+            chosen = own[np.unique(np.linspace(0, len(own) - 1, HELD_OUT_WINDOWS).astype(np.int64))]
             loaders[name] = DataLoader(Subset(validation, chosen.tolist()), batch_size=32)
-    return TrainingData(training, loaders, BATCH_SIZE)
+    counts = np.bincount(sources, minlength=len(validation.store.source_names))
+    shares = {name: float(counts[validation.store.source_names.index(name)]) for name in loaders}
+    decode = None if tokenizer is None else _decoder(tokenizer)
+    return TrainingData(training, loaders, BATCH_SIZE, shares=shares, decode=decode)
+
+
+def scenario_data(
+    scenario: str, *, text: str | None = None, embedded: bool = True, root: str = "runs/text", **settings: Any
+) -> TrainingData:
+    """Training data of a scenario; what is missing of corpus and scenario is written first.
+
+    Args:
+        scenario: a key of `SCENARIOS`.
+        text: a folder of text: each folder in it is a source, and so is each file, by its name up to the first dash.
+        embedded: take the interpreter's own library too.
+        root: folder of corpora and scenarios.
+        settings: arguments of the scenario.
+
+    Raises:
+        ValueError: if there is no such scenario, or no text.
+    """
+    if scenario not in SCENARIOS:
+        raise ValueError(f"`scenario` must be one of {', '.join(SCENARIOS)}, got {scenario!r}.")
+    corpus = Path(root).absolute() / "-".join(
+        ["corpus", *(["embedded"] if embedded else []), *([Path(text).absolute().name] if text else [])]
+    )
+    # Several processes may ask at once; the first one writes.
+    with folder_lock(corpus.parent / f".{corpus.name}.making", wait=True):
+        if not corpus.exists():
+            prepare(_documents(text, embedded), corpus)
+        train, make = corpus / "train", SCENARIOS[scenario]
+        if make is not None:
+            name = "-".join([scenario, *(f"{key}{value}" for key, value in sorted(settings.items()))])
+            train = corpus.with_name(f"{corpus.name}-{name}")
+            if not train.exists():
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", UserWarning)
+                    make(ads.TokenStore.open(corpus / "train"), train, **settings)
+    return make_data(train, corpus / "validation", corpus / "tokenizer.json")
+
+
+def _documents(text: str | None, embedded: bool) -> Iterator[Document]:
+    if text is None and not embedded:
+        raise ValueError("`text` must be a folder where `embedded` is false, got None. Give a folder of text.")
+    if embedded:
+        yield from embedded_documents()
+    if text is not None:
+        yield from folder_documents(Path(text))
+
+
+def folder_documents(folder: Path) -> Iterator[Document]:
+    """The text files under `folder`; long ones in pieces, so that some of each can be held out.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith(".")]
+    found = False
+    for path in paths:
+        try:
+            content = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        inside = path.relative_to(folder).parts
+        source = inside[0] if len(inside) > 1 else path.stem.split("-")[0]
+        for number, piece in enumerate(_pieces(content)):
+            found = True
+            yield Document(source, f"{path.as_posix()} {number}", piece)
+    if not found:
+        raise ValueError(f"`text` must be a folder with UTF-8 text in it, got {str(folder)!r}. Check the path.")
+
+
+def _pieces(content: str) -> Iterator[str]:
+    start = 0
+    while start < len(content):
+        cut = content.find("\n\n", start + _PIECE)
+        end = len(content) if cut < 0 else cut + 2
+        if content[start:end].strip():
+            yield content[start:end]
+        start = end
+
+
+def _decoder(tokenizer: Path) -> Callable[[Sequence[int]], str]:
+    from tokenizers import Tokenizer
+
+    loaded = Tokenizer.from_file(str(tokenizer))
+    return lambda tokens: str(loaded.decode(list(tokens), skip_special_tokens=False))
