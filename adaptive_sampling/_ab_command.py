@@ -85,7 +85,11 @@ def _run_ab(arguments: argparse.Namespace) -> None:
         print(f"when all have ended: adaptive-sampling report {config.out}", file=sys.stderr)
         return
     only = None if arguments.only is None else _parse_only(arguments.only)
-    result = run_ab(config.full_arms(), config.module, config.data, out_dir=config.out, only=only, **settings)
+    try:
+        result = run_ab(config.full_arms(), config.module, config.data, out_dir=config.out, only=only, **settings)
+    except KeyboardInterrupt:
+        print(f"what was done is kept in {config.out}: the same command goes on from there", file=sys.stderr)
+        raise
     failed = [run for run in result.runs if not run.finished]
     if failed and len(failed) == len(result.runs):
         raise ValueError(

@@ -20,14 +20,6 @@ from adaptive_sampling.ab.text_arms import TextAnalysis, TextPolicy
 from experiments import text_runs
 from experiments.gpt import SmallGPT
 
-# glibc gives large buffers back to the system at every step unless told otherwise, which costs a third of the time on a
-# CPU. A process reads this when it starts, so it is set here for the runs, which have processes of their own.
-KEEP_BUFFERS = {
-    "MALLOC_MMAP_THRESHOLD_": str(2**33),
-    "MALLOC_TRIM_THRESHOLD_": str(2**33),
-    "MALLOC_TOP_PAD_": str(2**28),
-}
-
 
 def say(text: str) -> None:
     """One line of progress."""
@@ -75,7 +67,6 @@ def main() -> int:
     for name in ("steps", "seeds", "jobs"):
         if getattr(args, name) < 1:
             parser.error(f"--{name} must be at least 1, got {getattr(args, name)}")
-    os.environ.update(KEEP_BUFFERS)
     started = time.monotonic()
     try:
         args.out.mkdir(parents=True, exist_ok=True)
