@@ -1,0 +1,176 @@
+"""Arms as a file says them: checked as far as they can be without data, then given their policies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from adaptive_sampling.ab._schema import check_keys, check_mapping, imported
+from adaptive_sampling.ab.arms import Arm, PolicySource
+from adaptive_sampling.ab.imports import Imported
+from adaptive_sampling.ab.text_arms import GROUPS, NEAR_COPIES, TextAnalysis, TextPolicy
+from adaptive_sampling.weights import WeightPolicy
+
+ArmKind = Literal["uniform", "adaptive", "loss", "scarcity", "multinomial", "placebo"]
+
+_ARM_KEYS = {
+    "name", "kind", "policy", "placebo_of", "draws", "update_every", "sampler_seed", "scarcity", "groups",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ArmSettings:
+    """An arm as written, checked as far as it can be without data.
+
+    Attributes:
+        name: its name.
+        kind: what chooses the windows; "adaptive" for any policy of the user's own.
+        policy: settings of `WeightPolicy`, or an import path.
+        scarcity: "near-copies", "none" or a `.npy` file.
+        groups: "clusters", "sources", "documents", "none" or a `.npy` file.
+        rest: further arguments of `Arm`.
+    """
+
+    name: str
+    kind: ArmKind
+    policy: Mapping[str, Any] | Imported
+    scarcity: str
+    groups: str
+    rest: Mapping[str, Any]
+
+
+def arm_settings(given: Any, number: int, where: str, folders: tuple[str, ...]) -> ArmSettings:
+    """One entry of `arms`.
+
+    Raises:
+        ValueError: naming the arm, the key and the cure.
+    """
+    place = f"arm {number + 1} in {where}"
+    check_mapping(given, place, "the settings of an arm")
+    check_keys(given, _ARM_KEYS, place)
+    name = given.get("name")
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError(f"`name` must be text in {place}, got {name!r}. Give each arm a name of its own.")
+    kind = given.get("kind", _implied_kind(given, name))
+    if kind not in get_args(ArmKind):
+        raise ValueError(
+            f"`kind` must be one of {', '.join(get_args(ArmKind))} in arm {name!r} in {where}, got {kind!r}. "
+            "An arm with `policy` or `placebo_of` needs none."
+        )
+    if (kind == "placebo") != ("placebo_of" in given):
+        raise ValueError(
+            f"`placebo_of` must name an arm where `kind` is placebo, and there alone, got kind {kind!r} in arm "
+            f"{name!r} in {where}."
+        )
+    policy = given.get("policy") or {}
+    if isinstance(policy, str) or (isinstance(policy, Mapping) and "path" in policy):
+        policy = imported(policy, f"policy of arm {name!r}", where, folders)
+        policy.load()
+    else:
+        check_mapping(policy, f"`policy` of arm {name!r} in {where}", "settings of WeightPolicy, or an import path")
+        arrays = sorted({"scarcity", "groups", "priors"} & set(policy))
+        if arrays:
+            raise ValueError(
+                f"`policy` of arm {name!r} must hold numbers in {where}, got {arrays[0]!r}, which is an array. Write "
+                f"`{arrays[0]}: file.npy` beside `policy`, or make the policy by an import path."
+            )
+    if kind in ("uniform", "placebo") and given.get("policy"):
+        raise ValueError(f"`policy` must be left out of the {kind} arm {name!r} in {where}, got {given['policy']!r}.")
+    listed = {"scarcity": _scarcity(kind), "groups": "none" if kind == "scarcity" else "clusters"}
+    for key, choices in (("scarcity", (NEAR_COPIES, "none")), ("groups", (*GROUPS, "none"))):
+        value = given.get(key, listed[key])
+        if value is None:
+            value = "none"
+        if value not in choices and not (isinstance(value, str) and value.endswith(".npy")):
+            raise ValueError(
+                f"`{key}` must be {', '.join(choices)} or a .npy file in arm {name!r} in {where}, got {value!r}."
+            )
+        listed[key] = value
+    if isinstance(policy, Imported) and ("scarcity" in given or "groups" in given):
+        raise ValueError(
+            f"`scarcity` and `groups` must be left out in arm {name!r} in {where}: {policy.path!r} makes the whole "
+            "policy. Put them there."
+        )
+    rest = {key: given[key] for key in ("placebo_of", "draws", "update_every", "sampler_seed") if key in given}
+    if kind == "multinomial":
+        rest.setdefault("draws", "multinomial")
+    return ArmSettings(name, kind, policy, listed["scarcity"], listed["groups"], rest)
+
+
+def _implied_kind(given: Mapping[str, Any], name: str) -> Any:
+    if "placebo_of" in given:
+        return "placebo"
+    if name in get_args(ArmKind):
+        return name
+    return "adaptive" if given.get("policy") else None
+
+
+def _scarcity(kind: Any) -> str:
+    return "none" if kind in ("uniform", "placebo", "loss") else NEAR_COPIES
+
+
+def needs_text(settings: ArmSettings) -> bool:
+    """Does it ask for something that is found in the text?"""
+    if settings.kind in ("uniform", "placebo") or isinstance(settings.policy, Imported):
+        return False
+    return settings.scarcity == NEAR_COPIES or settings.groups in GROUPS
+
+
+def _policy_settings(settings: ArmSettings) -> dict[str, Any]:
+    assert not isinstance(settings.policy, Imported)
+    given = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.policy.items()}
+    # A power of 0 makes all scores equal: scarcity alone is left.
+    return {"power": 0.0, **given} if settings.kind == "scarcity" else given
+
+
+def _bare_policy(settings: ArmSettings) -> PolicySource | None:
+    if settings.kind in ("uniform", "placebo"):
+        return None
+    if isinstance(settings.policy, Imported):
+        return settings.policy
+    try:
+        WeightPolicy(**_policy_settings(settings))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"`policy` of arm {settings.name!r} must be settings of WeightPolicy, got: {error}") from None
+    return TextPolicy(_policy_settings(settings))
+
+
+def _policy(settings: ArmSettings, analysis: TextAnalysis | None, folder: Path) -> PolicySource | None:
+    if settings.kind in ("uniform", "placebo") or isinstance(settings.policy, Imported):
+        return _bare_policy(settings)
+    scarcity, groups = None, None
+    if settings.scarcity == NEAR_COPIES:
+        assert analysis is not None
+        scarcity = analysis.scarcity()
+    elif settings.scarcity != "none":
+        scarcity = _file(settings.scarcity, folder)
+    if settings.groups in GROUPS:
+        assert analysis is not None
+        groups = analysis.groups(settings.groups)
+    elif settings.groups != "none":
+        groups = _file(settings.groups, folder)
+    return TextPolicy(_policy_settings(settings), scarcity, groups)
+
+
+def _file(name: str, folder: Path) -> Path:
+    """The file, absolute: as named from the current folder, else from the configuration's."""
+    found = next((path for path in (Path(name), folder / name) if path.exists()), None)
+    if found is None:
+        raise ValueError(f"`{name}` must be a file, got none in {Path.cwd()} or {folder.absolute()}. Check the path.")
+    return found.absolute()
+
+
+def bare_arm(settings: ArmSettings) -> Arm:
+    """The arm with a policy that has no arrays yet: for checks, and for its name."""
+    return Arm(settings.name, _bare_policy(settings), **settings.rest)
+
+
+def full_arm(settings: ArmSettings, analysis: TextAnalysis | None, folder: Path) -> Arm:
+    """The arm with its policy; files are looked up in the current folder and in `folder`.
+
+    Raises:
+        ValueError: if an array is asked for that cannot be had.
+    """
+    return Arm(settings.name, _policy(settings, analysis, folder), **settings.rest)
