@@ -30,6 +30,7 @@ from adaptive_sampling.ab.order import EpochShuffle
 from adaptive_sampling.ab.record import RunRecord
 from adaptive_sampling.ab.texts import extremes
 from adaptive_sampling.callbacks import AdaptiveSampling, SamplingMonitor
+from adaptive_sampling.errors import StateMismatchError
 from adaptive_sampling.sampling import AdaptiveSampler
 
 MakeModule = Callable[[], pl.LightningModule]
@@ -112,6 +113,11 @@ def _execute(
     except Exception as error:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             raise
+        if isinstance(error, StateMismatchError) and checkpoint is not None:
+            # Of another version of this package, say: it would fail at every further try.
+            _warn_anew(checkpoint, plan, error)
+            checkpoint.unlink()
+            return _execute(plan, make_module, make_data, report)
         record.status = "failed"
         record.error = f"{type(error).__name__}: {error}"
         (plan.folder / "error.txt").write_text(traceback.format_exc(), encoding="utf-8")
@@ -137,14 +143,18 @@ def _usable_checkpoint(plan: RunPlan) -> Path | None:
     try:
         torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        warnings.warn(
-            f"{path} cannot be read as tensors and plain values ({reason}), so {plan.name} starts anew. "
-            "Hyperparameters that are objects are a frequent cause: leave them out of save_hyperparameters.",
-            stacklevel=2,
-        )
+        _warn_anew(path, plan, error)
         return None
     return path
+
+
+def _warn_anew(path: Path, plan: RunPlan, error: Exception) -> None:
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    warnings.warn(
+        f"{path} cannot be loaded as tensors and plain values of this version ({reason}), so {plan.name} starts anew. "
+        "Hyperparameters that are objects are a frequent cause: leave them out of save_hyperparameters.",
+        stacklevel=3,
+    )
 
 
 def _train(

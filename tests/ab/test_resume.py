@@ -124,6 +124,30 @@ def test_damaged_checkpoint_starts_the_run_anew(tmp_path: Path, unbroken: bytes)
     assert (tmp_path / "results.json").read_bytes() == unbroken
 
 
+def test_checkpoint_of_another_version_starts_the_run_anew(
+    tmp_path: Path, unbroken: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = iter(range(1000))
+
+    def interrupted(module: Slow, batch: Any, batch_idx: int) -> torch.Tensor:
+        if next(steps) == STEPS + 16:
+            raise KeyboardInterrupt
+        return Bigram.training_step(module, batch, batch_idx)
+
+    monkeypatch.setattr(Slow, "training_step", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        compare(tmp_path, progress=lambda line: None)
+    monkeypatch.undo()
+    path = tmp_path / "adaptive-seed0" / FILE_NAME
+    saved = torch.load(path, weights_only=True)
+    (key,) = [key for key in saved["callbacks"] if key.startswith("AdaptiveSampling")]
+    saved["callbacks"][key]["version"] = 0
+    torch.save(saved, path)
+    with pytest.warns(UserWarning, match="version 0.*adaptive-seed0 starts anew"):
+        compare(tmp_path, progress=lambda line: None)
+    assert (tmp_path / "results.json").read_bytes() == unbroken
+
+
 def test_full_disk_is_said_in_words_and_keeps_what_has_ended(
     tmp_path: Path, unbroken: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
