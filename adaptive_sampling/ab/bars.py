@@ -9,7 +9,7 @@ from adaptive_sampling.ab._svg import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, n
 from adaptive_sampling.ab.statistics import Interval
 
 _ROW = 34
-_NAMES = 190
+_NAMES = 216
 
 
 def token_bars(changes: Mapping[str, Mapping[str, Interval]], baseline: str, colours: Mapping[str, int]) -> str:

@@ -55,13 +55,17 @@ def _spanned(name: str, tokens: Sequence[Sequence[float]], values: Sequence[Sequ
     )
 
 
-def loss_chart(curves: Sequence[Curve], label: str = "Held-out loss over tokens trained on") -> str:
-    """Held-out loss over tokens trained on, or a difference of such; the band spans the seeds."""
+def loss_chart(
+    curves: Sequence[Curve], label: str = "Held-out loss over tokens trained on", *, zero: bool = False
+) -> str:
+    """Held-out loss over tokens trained on, or a difference of such, with 0 in sight; the band spans the seeds."""
     if not curves:
         return "<p>No run finished.</p>"
     # The first evaluation is far above the rest, where arms differ; it may leave the frame.
     later = [value for curve in curves for value in (*curve.low[1:], *curve.high[1:])]
     values = later or [value for curve in curves for value in (*curve.low, *curve.high)]
+    if zero:
+        values.append(0.0)
     y_low, y_high = min(values), max(values)
     margin = 0.06 * (y_high - y_low) or 0.5
     y_low, y_high = y_low - margin, y_high + margin
@@ -106,7 +110,9 @@ def _axes(x_ticks: Sequence[float], y_ticks: Sequence[float], x_high: float, y_l
     for value in y_ticks:
         y = TOP + (y_high - value) / (y_high - y_low) * (bottom - TOP)
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:.4g}</text>')
+        parts.append(
+            f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{f"{value:.4g}".replace("-", "−")}</text>'
+        )
     for value in x_ticks:
         x = LEFT + value / x_high * (right - LEFT)
         parts.append(f'<text x="{x:.1f}" y="{bottom + 17}" text-anchor="middle">{short_number(value)}</text>')

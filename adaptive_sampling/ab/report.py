@@ -179,9 +179,8 @@ def _differences(result: Result) -> str:
         return ""
     label = f"Held-out loss minus that of {result.baseline}"
     caption = "Paired by seed: mean and span over seeds; below 0 is better. Noise common to both is gone."
-    return (
-        f"<h3>{html.escape(label)}</h3><figure>{loss_chart(curves, label)}<figcaption>{caption}</figcaption></figure>"
-    )
+    drawing = loss_chart(curves, label, zero=True)
+    return f"<h3>{html.escape(label)}</h3><figure>{drawing}<figcaption>{caption}</figcaption></figure>"
 
 
 def _bars(result: Result) -> str:
