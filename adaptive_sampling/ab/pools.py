@@ -69,7 +69,7 @@ def run_parallel(
             "same command again, with fewer `jobs`. If the calling script has no `if __name__ == '__main__':`, give "
             "it one."
         ) from error
-    except KeyboardInterrupt:
+    except BaseException:
         # Each saves a checkpoint at the end of its step and leaves; Ctrl-C in a terminal has told them already.
         for child in multiprocessing.active_children():
             if child.pid not in others:
