@@ -25,7 +25,7 @@ example of CONFIG:
     - {name: placebo, placebo_of: adaptive}
 
 further keys: eval_every, checkpoint_every, jobs, backend (processes or ray), title; of an arm: draws, update_every,
-sampler_seed, scarcity and groups (near-copies, clusters, sources, documents, none, or a .npy file).
+sampler_seed, coupled, scarcity and groups (near-copies, clusters, sources, documents, none, or a .npy file).
 """
 
 

@@ -16,7 +16,7 @@ from adaptive_sampling.weights import WeightPolicy
 ArmKind = Literal["uniform", "adaptive", "loss", "scarcity", "multinomial", "placebo"]
 
 _ARM_KEYS = {
-    "name", "kind", "policy", "placebo_of", "draws", "update_every", "sampler_seed", "scarcity", "groups",
+    "name", "kind", "policy", "placebo_of", "draws", "update_every", "sampler_seed", "coupled", "scarcity", "groups",
 }  # fmt: skip
 
 
@@ -93,7 +93,9 @@ def arm_settings(given: Any, number: int, where: str, folders: tuple[str, ...]) 
             f"`scarcity` and `groups` must be left out in arm {name!r} in {where}: {policy.path!r} makes the whole "
             "policy. Put them there."
         )
-    rest = {key: given[key] for key in ("placebo_of", "draws", "update_every", "sampler_seed") if key in given}
+    rest = {
+        key: given[key] for key in ("placebo_of", "draws", "update_every", "sampler_seed", "coupled") if key in given
+    }
     if kind == "multinomial":
         rest.setdefault("draws", "multinomial")
     return ArmSettings(name, kind, policy, listed["scarcity"], listed["groups"], rest)

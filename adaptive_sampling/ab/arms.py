@@ -39,6 +39,9 @@ class Arm:
         update_every: optimizer steps between two updates of the weights.
         sampler_seed: enters the order of windows beside the run's seed. Arms share it, so that the orders of weighted
             arms agree where their weights do; another one shows how much the order alone moves the loss.
+        coupled: for a uniform arm: shuffle by an `AdaptiveSampler` of equal weights in place of torch's sampler. Its
+            order then agrees with that of weighted arms where their weights are equal, which takes noise out of their
+            difference, the more the weaker the weights; its time then holds our overhead too.
 
     Raises:
         ValueError: on a name that is no folder name, on both `policy` and `placebo_of`, on settings without an effect.
@@ -51,6 +54,7 @@ class Arm:
     draws: Literal["systematic", "multinomial"] = "systematic"
     update_every: int = 50
     sampler_seed: int = 0
+    coupled: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip() or set(self.name) & set('/\\:*?"<>|\0'):
@@ -74,6 +78,11 @@ class Arm:
             )
         if isinstance(self.update_every, bool) or not isinstance(self.update_every, int) or self.update_every < 1:
             raise ValueError(f"`update_every` must be a positive number of steps, got {self.update_every!r}.")
+        if self.coupled and self.kind != "uniform":
+            raise ValueError(
+                f"`coupled` must be left out of arms with weights, which always are, got {self.coupled!r} in arm "
+                f"{self.name!r}."
+            )
         seed = self.sampler_seed
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
             raise ValueError(f"`sampler_seed` must be an integer of 0 or more, got {seed!r}.")
@@ -113,9 +122,16 @@ def check_arms(arms: Sequence[Arm]) -> None:
 
 def policy_source(arm: Arm, arms: Sequence[Arm]) -> PolicySource | None:
     """The policy that `arm` runs: its own, or that of the arm it is the placebo of."""
+    if arm.coupled:
+        return even_policy
     if arm.placebo_of is None:
         return arm.policy
     return next(other.policy for other in arms if other.name == arm.placebo_of)
+
+
+def even_policy() -> WeightPolicy:
+    """Equal weights, whatever the losses."""
+    return WeightPolicy(power=0.0, warmup=0, cooldown=0)
 
 
 def fresh_policy(source: PolicySource) -> WeightPolicy:

@@ -27,6 +27,8 @@ def test_arm_kind_follows_from_what_it_is_given() -> None:
         ({"name": "a", "draws": "multinomial"}, "without a policy"),
         ({"name": "a", "policy": WeightPolicy, "draws": "even"}, "'even'"),
         ({"name": "a", "update_every": 0}, "got 0"),
+        ({"name": "a", "sampler_seed": -1}, "got -1"),
+        ({"name": "a", "policy": WeightPolicy, "coupled": True}, "'a'"),
     ],
 )
 def test_arm_refuses_bad_settings_and_shows_them(arguments: dict[str, Any], shown: str) -> None:

@@ -12,6 +12,7 @@ import torch
 from simulated import Table, data, soup_policy
 
 from adaptive_sampling.ab import Arm, FairnessError, run_ab
+from adaptive_sampling.ab.arms import even_policy
 
 STEPS = 90
 
@@ -46,6 +47,18 @@ def test_two_uniform_arms_show_no_difference(tmp_path: Path) -> None:
 @pytest.mark.soak
 def test_two_uniform_arms_show_no_difference_in_18_of_20_repetitions(tmp_path: Path) -> None:
     assert no_difference(tmp_path, 20) >= 18
+
+
+@pytest.mark.filterwarnings("ignore:no learned weight can count")
+def test_a_coupled_uniform_arm_is_a_shuffle_in_the_order_of_weighted_arms(tmp_path: Path) -> None:
+    # No update falls into these steps: one re-deals what is left of the epoch.
+    arms = [Arm("uniform", coupled=True), Arm("even", even_policy), Arm("torch")]
+    result = compare(tmp_path, arms, seeds=(0,), max_steps=75, eval_every=25)
+    assert result.baseline == "uniform"
+    assert result.comparisons["even"].loss_difference.mean == 0.0
+    assert result.comparisons["torch"].loss_difference.mean != 0.0
+    # 75 steps of 4: an epoch but for the three windows that fill no batch.
+    assert [run.draw_counts for run in result.runs] == [[3, 300]] * 3
 
 
 def test_an_arm_that_trains_on_a_tenth_of_random_tokens_is_found_worse(tmp_path: Path) -> None:
