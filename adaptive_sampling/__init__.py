@@ -24,6 +24,7 @@ _HOMES = {
     "record": "weights",
     "scarcity_scores": "weights",
     "transfer_weights": "windows",
+    "weighted_mean": "weights",
     "with_ids": "windows",
 }
 __all__ = sorted(_HOMES)
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from adaptive_sampling.weights import WeightPolicy as WeightPolicy
     from adaptive_sampling.weights import record as record
     from adaptive_sampling.weights import scarcity_scores as scarcity_scores
+    from adaptive_sampling.weights import weighted_mean as weighted_mean
     from adaptive_sampling.windows import WindowConfig as WindowConfig
     from adaptive_sampling.windows import WindowDataset as WindowDataset
     from adaptive_sampling.windows import transfer_weights as transfer_weights

@@ -4,8 +4,48 @@ Ids and numbers are all that is known here, neither text nor how draws are made,
 served.
 """
 
+from adaptive_sampling.weights.concentration import Concentration, concentration
+from adaptive_sampling.weights.importance import share_target, weighted_mean
 from adaptive_sampling.weights.policy import WeightPolicy, WeightUpdate
 from adaptive_sampling.weights.record import record, recording
 from adaptive_sampling.weights.scarcity import scarcity_scores
+from adaptive_sampling.weights.schedules import Constant, Cosine, Linear, Piecewise, Schedule
+from adaptive_sampling.weights.signals import (
+    BaseSignal,
+    CombinedSignal,
+    CurriculumSignal,
+    ExcessLossSignal,
+    LogLossSignal,
+    LossSignal,
+    Observed,
+    ProgressSignal,
+    Signal,
+    UncertaintySignal,
+)
 
-__all__ = ["WeightPolicy", "WeightUpdate", "record", "recording", "scarcity_scores"]
+__all__ = [
+    "BaseSignal",
+    "CombinedSignal",
+    "Concentration",
+    "Constant",
+    "Cosine",
+    "CurriculumSignal",
+    "ExcessLossSignal",
+    "Linear",
+    "LogLossSignal",
+    "LossSignal",
+    "Observed",
+    "Piecewise",
+    "ProgressSignal",
+    "Schedule",
+    "Signal",
+    "UncertaintySignal",
+    "WeightPolicy",
+    "WeightUpdate",
+    "concentration",
+    "record",
+    "recording",
+    "scarcity_scores",
+    "share_target",
+    "weighted_mean",
+]

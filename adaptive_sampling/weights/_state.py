@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,12 +12,14 @@ import torch
 from numpy.typing import NDArray
 
 from adaptive_sampling.errors import StateMismatchError
-from adaptive_sampling.weights import _full_pass
 from adaptive_sampling.weights._full_pass import Frozen
-from adaptive_sampling.weights._settings import Settings, WindowArrays
+from adaptive_sampling.weights._settings import Moment
+from adaptive_sampling.weights._table import COLUMNS
+from adaptive_sampling.weights.drift import Trend
 
-VERSION = 1
-_DTYPES = {"score": torch.float32, "visits": torch.int32, "weights": torch.float32}
+VERSION = 2
+# Full passes may take this share of the time.
+_TIME_SHARE = 0.005
 
 
 @dataclass
@@ -28,12 +31,14 @@ class Clock:
         updates: updates so far.
         updates_since_pass: updates since the last full pass.
         pass_step: optimizer steps done at the last full pass; −1: there was none.
+        least_steps: optimizer steps that lie between two passes at least, since passes are slow; 0: not decided yet.
     """
 
     step: int = 0
     updates: int = 0
     updates_since_pass: int = 0
     pass_step: int = -1
+    least_steps: int = 0
 
     def tick(self, step: int) -> None:
         """An update at `step`."""
@@ -46,11 +51,23 @@ class Clock:
         self.updates_since_pass = 0
         self.pass_step = self.step
 
-    def pass_is_due(self, *, news: bool, interval: int, total_steps: int | None, ramp_ends: Sequence[int]) -> bool:
-        """Is it time: the first scores, an end of a ramp, 1 % of the training, or `interval` updates."""
-        if self.pass_step < 0 or news or self.updates_since_pass >= interval:
+    def decide(self, pass_seconds: float, seconds_per_step: float) -> None:
+        """Choose `least_steps`, once: a power of two, so that passes take at most half a per cent of the time.
+
+        Times differ from run to run; what was decided is part of the state, so that a resumed run goes on as it was.
+        """
+        if self.least_steps == 0:
+            self.least_steps = 1 << math.ceil(math.log2(max(pass_seconds / (_TIME_SHARE * seconds_per_step), 1.0)))
+
+    def pass_is_due(self, *, news: bool, interval: int, total_steps: int | None, turning_points: Sequence[int]) -> bool:
+        """Is it time: the first scores, a turn of a ramp or schedule, 1 % of the training, or `interval` updates."""
+        if self.pass_step < 0 or news:
             return True
-        if any(self.pass_step < end <= self.step for end in ramp_ends):
+        if any(self.pass_step < end <= self.step for end in turning_points):
+            return True
+        if self.step - self.pass_step < self.least_steps:
+            return False
+        if self.updates_since_pass >= interval:
             return True
         return total_steps is not None and (self.step - self.pass_step) * 100 >= total_steps
 
@@ -60,13 +77,25 @@ class Clock:
 
 
 def frozen_to_primitives(frozen: Frozen) -> dict[str, Any]:
-    """A tensor of group means and numbers."""
-    return {**vars(frozen), "group_means": torch.from_numpy(frozen.group_means.copy())}
+    """Tensors and numbers."""
+    trend = frozen.trend
+    return {
+        **vars(frozen),
+        "group_means": torch.from_numpy(frozen.group_means.copy()),
+        "moment": list(frozen.moment),
+        "trend": None
+        if trend is None
+        else {**to_tensors(movement=trend.movement, learnable=trend.learnable), "width": trend.width},
+    }
 
 
 def frozen_from_primitives(state: Mapping[str, Any]) -> Frozen:
     """The inverse of `frozen_to_primitives`."""
-    return Frozen(**{**state, "group_means": state["group_means"].numpy().copy()})
+    trend = state["trend"]
+    if trend is not None:
+        trend = Trend(trend["movement"].numpy().copy(), trend["learnable"].numpy().copy(), int(trend["width"]))
+    means = state["group_means"].numpy().copy()
+    return Frozen(**{**state, "group_means": means, "moment": Moment(*state["moment"]), "trend": trend})
 
 
 def to_tensors(**arrays: NDArray[Any]) -> dict[str, torch.Tensor]:
@@ -80,7 +109,8 @@ def from_tensors(state: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
     Raises:
         StateMismatchError: if they do not hold one entry per window.
     """
-    arrays = {name: state[name].to("cpu", dtype).numpy().copy() for name, dtype in _DTYPES.items()}
+    dtypes = {**COLUMNS, "weights": np.float32}
+    arrays = {name: state[name].cpu().numpy().astype(dtype) for name, dtype in dtypes.items()}
     shapes = {name: array.shape for name, array in arrays.items()}
     if set(shapes.values()) != {(state["num_windows"],)}:
         raise StateMismatchError(
@@ -114,42 +144,3 @@ def check(state: Mapping[str, Any], num_windows: int | None, settings: Mapping[s
                 f"`{name}` of the saved policy is {there!r}, here it is {here!r}. "
                 f"Resume with WeightPolicy({name}=…) as saved, or start a new training."
             )
-
-
-def explanation(
-    frozen: Frozen,
-    settings: Settings,
-    arrays: WindowArrays,
-    ids: NDArray[np.int64],
-    score: NDArray[np.float32],
-    visits: NDArray[np.int32],
-) -> dict[str, Any]:
-    """The factors of the weight of window `ids[0]`; see `WeightPolicy.explain`."""
-    at = ids[0]
-    group, scarcity, prior = (x[0] if isinstance(x, np.ndarray) else x for x in arrays.of(ids))
-    shrunk = _full_pass.shrunk_scores(frozen, settings, score[ids], visits[ids], np.array([group]))
-    learned = _full_pass.ramped(frozen, _full_pass.powered(frozen, settings, shrunk))
-    combined = _full_pass.combined(settings, learned, scarcity, prior)
-    weight = float(_full_pass.limited(frozen, settings, combined, prior)[0])
-    free = float(combined[0]) / frozen.scale
-    limit = None
-    if prior == 0:
-        limit = "excluded"
-    elif weight != free:
-        limit = "floor" if weight > free else "cap"
-    return {
-        "window_id": int(at),
-        "score": float(score[at]) if visits[at] else float("nan"),
-        "visits": int(visits[at]),
-        "group_mean": float(frozen.group_means[int(group)]) if frozen.any_seen else float("nan"),
-        "shrunk": float(shrunk[0]) if frozen.any_seen else float("nan"),
-        "clipped": float(np.clip(shrunk[0], frozen.low, frozen.high)) if frozen.any_seen else float("nan"),
-        "ramp": frozen.ramp,
-        "learned": float(learned[0]),
-        "scarcity": float(scarcity),
-        "prior": float(prior),
-        "combined": float(combined[0]),
-        "scale": 1.0 / frozen.scale,
-        "limit": limit,
-        "limit_factor": 1.0 if limit in (None, "excluded") else (weight / free if free > 0 else float("inf")),
-    }

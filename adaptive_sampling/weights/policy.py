@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import time
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any
@@ -12,14 +15,24 @@ from numpy.typing import NDArray
 
 from adaptive_sampling._arrays import checked_ids
 from adaptive_sampling.weights import _full_pass, _state, transforms
-from adaptive_sampling.weights._checks import checked_count, checked_values
-from adaptive_sampling.weights._full_pass import Frozen
-from adaptive_sampling.weights._settings import Settings, WindowArrays
+from adaptive_sampling.weights._checks import checked_count, checked_number
+from adaptive_sampling.weights._explain import explanation
+from adaptive_sampling.weights._full_pass import Parts
+from adaptive_sampling.weights._observations import checked_observations, checked_signal_values
+from adaptive_sampling.weights._settings import Moment, Settings, WindowArrays
+from adaptive_sampling.weights._table import COLUMNS, Rows, Table
+from adaptive_sampling.weights.concentration import Concentration, concentration
+from adaptive_sampling.weights.drift import Drift
 from adaptive_sampling.weights.scarcity import ScarcityMeasure
-from adaptive_sampling.weights.signals import observations, resolve_signal
+from adaptive_sampling.weights.schedules import Schedule
+from adaptive_sampling.weights.signals import Observed, Signal, resolve_signal
 
 _MOST_UNBOUND = 10**8
 """An id beyond this is taken for an error, as long as nobody said how many windows there are."""
+_EARLY_UPDATES = 10
+"""Where the length of training is unknown, so many updates are early."""
+_ALARM = 0.3
+"""Weights as varied as less than this share of the windows are too concentrated for the beginning of a training."""
 
 
 @dataclass(frozen=True)
@@ -36,47 +49,60 @@ class WeightUpdate:
 
 
 class WeightPolicy:
-    """Turns observations (window ids and their losses) into weights, mean 1.
+    """Turns observations (window ids and what was captured of them) into weights, mean 1.
 
     1. Running mean: score ← (1−a)·score + a·value, a = max(1−decay, 1/(visits+1)); in the signal's own units.
     2. Shrinkage: ŝ = (visits·score + κ·group mean)/(visits + κ), the mean being over the seen windows of the group; an
-       unseen window takes its group's mean, an unseen group that of all seen windows.
+       unseen window takes its group's mean, an unseen group that of all seen windows. Scores seen long ago are first
+       brought forward by how far the level of their group has moved since, see `Drift`, and so the group mean follows
+       the model; then ŝ is multiplied by the share of it that can be learned, see `gate`.
     3. Clip ŝ to quantiles of the seen windows, raise to `power`, divide by the mean: s.
     4. Scarcity q and prior r: v = s·q·r ("density"), or v = ((1−β)·s + β·q)·r ("distance").
-    5. w = clip(v/m, floor, cap), m such that the mean weight is 1.
+    5. w = clip(v/m, floor, cap), m such that the mean weight is 1; then (1−u)·w + u for the uniform share u.
     6. What was learned is ramped: s ← 1 + λ·(s − 1) before step 4, λ rising over `warmup` and falling over `cooldown`.
 
-    Each update takes the observed windows through all steps; quantiles, means, λ and m hold from one full pass over all
-    windows to the next. A pass comes with the first scores, at the ends of ramps, after every 1 % of the training where
-    its length is known, and after `normalize_every` updates.
+    Each update takes the observed windows through all steps; quantiles, means, levels, λ and m hold from one full pass
+    over all windows to the next. A pass comes with the first scores, where ramps and schedules turn, after every 1 % of
+    the training where its length is known, and after `normalize_every` updates; slow passes come less often.
 
     Args:
-        signal: what is observed; "loss": mean per target token, in nats, not negative.
+        signal: name ("loss", "log_loss", "uncertainty", "progress") or a `Signal`; "loss": mean per target token, in
+            nats, not negative.
         decay: share of the old score kept at each visit once a window has 1/(1−decay) of them; in [0, 1).
-        power: exponent, in [0, 4]; above 1 sharpens.
+        power: exponent, in [0, 4]; above 1 sharpens. A number or a `Schedule`.
         clip: (lower, upper) quantiles.
-        shrinkage: κ, the number of visits that a group's mean is worth.
+        shrinkage: κ, the number of visits that a group's mean is worth. 0: each window speaks for itself, groups say
+            nothing, neither mean nor drift nor what can be learned.
         groups: integers `[N]`: sources, documents or clusters; None: all windows are one group.
         scarcity: real `[N]`, not negative, see `scarcity_scores`; scaled to mean 1. None: 1 everywhere.
-        blend: β; counts for `scarcity_measure="distance"`.
+        blend: β, a number or a `Schedule`; counts for `scarcity_measure="distance"`.
         priors: real `[N]`, fixed multipliers, not negative; scaled to mean 1. 0 excludes a window for good.
         floor: smallest weight, as a share of the mean; in [0, 1].
-        cap: largest weight, as a multiple of the mean; at least 1.
+        cap: largest weight, as a multiple of the mean; at least 1. A number or a `Schedule`.
         warmup: fraction of training (float) or number of steps (int) over which λ rises from 0 to 1.
         cooldown: likewise, over which λ falls back to 0 at the end.
         normalize_every: updates between two full passes, at most.
-        importance: γ of `importance_weights`; 0: no correction.
+        importance: γ of `importance_weights`, a number or a `Schedule`; 0: no correction.
         scarcity_measure: how `scarcity` enters: "density" multiplies, "distance" blends.
+        gate: groups and windows whose value falls less than this share of the mean fall count for proportionally less:
+            what is high for good is noise and teaches nothing. 0: no gate. It waits for evidence: until a group could
+            have shown a fall, it counts in full. Signed signals, curricula and policies without `groups` have no gate.
+        uniform: u, share of uniform draws mixed in, a number or a `Schedule`.
+        min_effective_size: bound on the effective sample size, as a share of the windows; where weights would fall
+            below, uniform draws are mixed in until it holds. 0: no bound.
+        auto_off: leave out what was learned as long as `variance_gain` is about 1 (below 1.05).
 
     Raises:
         ValueError: on a setting out of its range, or arrays with values that are no factors or of different lengths.
-        TypeError: on arrays of a wrong type.
+        TypeError: on arrays of a wrong type or a signal that is none.
 
     State:
-        Score, visits and weight per window, and the terms of the last full pass. Restored, it continues bit for bit.
+        Four numbers and the weight per window, levels per group, the signal's memory, and the terms of the last full
+        pass. Restored, it continues bit for bit.
 
     Cost:
-        An update: O(observations), whatever N. A full pass: O(N). Memory: 12 bytes per window, beside the arrays given.
+        An update: O(observations), whatever N. A full pass: O(N), on up to four threads. Memory: 20 bytes per window,
+        beside the arrays given, and 12 more during a pass.
 
     Example:
         >>> policy = WeightPolicy(warmup=0, cooldown=0, shrinkage=0, clip=(0, 1))
@@ -87,47 +113,56 @@ class WeightPolicy:
 
     def __init__(
         self,
-        signal: str = "loss",
+        signal: str | Signal = "loss",
         *,
         decay: float = 0.9,
-        power: float = 1.0,
+        power: float | Schedule = 1.0,
         clip: tuple[float, float] = (0.05, 0.9),
         shrinkage: float = 2.0,
         groups: Any = None,
         scarcity: Any = None,
-        blend: float = 0.3,
+        blend: float | Schedule = 0.3,
         priors: Any = None,
         floor: float = 0.1,
-        cap: float = 4.0,
+        cap: float | Schedule = 4.0,
         warmup: float | int = 0.05,
         cooldown: float | int = 0.1,
         normalize_every: int = 20,
-        importance: float = 0.0,
+        importance: float | Schedule = 0.0,
         scarcity_measure: ScarcityMeasure = "density",
+        gate: float = 0.3,
+        uniform: float | Schedule = 0.0,
+        min_effective_size: float = 0.0,
+        auto_off: bool = False,
     ) -> None:
+        self._signal = resolve_signal(signal)
         self.settings = Settings(
-            signal=signal,
             decay=decay,
-            power=power,
+            power=power,  # type: ignore[arg-type]  # numbers become schedules there
             clip=clip,
             shrinkage=shrinkage,
-            blend=blend,
+            gate=gate,
+            blend=blend,  # type: ignore[arg-type]
             floor=floor,
-            cap=cap,
+            cap=cap,  # type: ignore[arg-type]
+            uniform=uniform,  # type: ignore[arg-type]
             warmup=warmup,
             cooldown=cooldown,
             normalize_every=normalize_every,
-            importance=importance,
+            importance=importance,  # type: ignore[arg-type]
+            auto_off=auto_off,
+            min_effective_size=min_effective_size,
             scarcity_measure=scarcity_measure,
         )
-        self._signal = resolve_signal(signal)
         self._arrays = WindowArrays(groups, scarcity, priors)
         self.num_windows: int | None = None
         self.total_steps: int | None = None
         self.dropped = 0
         self._grows = self._arrays.length is None
-        self._warned_cooldown = False
+        self._warned: set[str] = set()
+        self._pass_seconds = 0.0
         self._clock = _state.Clock()
+        self._drift = Drift(self._arrays.num_groups)
         if self._arrays.length is not None:
             self._allocate(self._arrays.length)
 
@@ -143,7 +178,7 @@ class WeightPolicy:
 
         Raises:
             ValueError: if N differs from what arrays, a state or an earlier call say, or if the length is unknown and a
-                ramp is a fraction of it.
+                ramp or a schedule is a fraction of it.
         """
         count = checked_count("num_windows", num_windows, 1)
         if total_steps is None:
@@ -164,38 +199,47 @@ class WeightPolicy:
     def _set_length(self, total_steps: int | None) -> None:
         old, new = self.total_steps, None if total_steps is None else int(total_steps)
         self.total_steps = new
-        ramps_move = self.settings.ramp_steps(old) != self.settings.ramp_steps(new) or self.settings.cooldown > 0
-        if old is not None and old != new and self._clock.updates and ramps_move:
+        moves = self._turning_points(old) != self._turning_points(new) and self.settings.follows_length(
+            self._signal.threshold
+        )
+        if old is not None and old != new and self._clock.updates and moves:
             warnings.warn(
-                f"the training's length changed from {old} to {new} steps: `warmup` and `cooldown` follow the new one.",
+                f"the training's length changed from {old} to {new} steps: `warmup`, `cooldown` and schedules follow "
+                "the new one.",
                 stacklevel=3,
             )
 
+    def _turning_points(self, total_steps: int | None) -> list[int]:
+        return self.settings.turning_points(total_steps, self._signal.threshold)
+
     def _require_length(self) -> None:
         """Without a length, a fraction of it means nothing, and a cool-down does not know when to start."""
-        self.settings.check_length_unneeded()
-        if self.settings.cooldown > 0 and not self._warned_cooldown:
-            self._warned_cooldown = True
-            warnings.warn(
-                f"`cooldown`={self.settings.cooldown!r} has no effect: the length of training is unknown.", stacklevel=4
+        self.settings.check_length_unneeded(self._signal.threshold)
+        if self.settings.cooldown > 0:
+            self._warn_once(
+                f"`cooldown`={self.settings.cooldown!r} has no effect: the length of training is unknown.", "cooldown"
             )
 
+    def _warn_once(self, message: str, about: str) -> None:
+        if about not in self._warned:
+            self._warned.add(about)
+            warnings.warn(message, stacklevel=4)
+
     def _allocate(self, num_windows: int) -> None:
+        self._signal.bind(num_windows, None if self._arrays.group is None else self._arrays.num_groups)
         self.num_windows = num_windows
-        self._score = np.zeros(num_windows, dtype=np.float32)
-        self._visits = np.zeros(num_windows, dtype=np.int32)
-        self._frozen, self._weights = self._pass(0.0)
+        self._table = Table(num_windows)
+        self._frozen, self._weights = _full_pass.full_pass(self._parts, self._initial_moment())
 
     def _resize(self, num_windows: int) -> None:
         """More windows than before; what is known of the others stays."""
-        known = self.num_windows or 0
-        if known == num_windows:
-            return
-        score, visits = (self._score, self._visits) if known else (np.empty(0, np.float32), np.empty(0, np.int32))
-        self._score = np.concatenate([score, np.zeros(num_windows - known, np.float32)])
-        self._visits = np.concatenate([visits, np.zeros(num_windows - known, np.int32)])
-        self.num_windows = num_windows
-        self._frozen, self._weights = self._pass(self._frozen.ramp if known else 0.0)
+        if self.num_windows is None:
+            self._allocate(num_windows)
+        elif self.num_windows < num_windows:
+            self._signal.bind(num_windows, None)
+            self.num_windows = num_windows
+            self._table.grow(num_windows)
+            self._frozen, self._weights = _full_pass.full_pass(self._parts, self._frozen.moment)
 
     def _grown_for(self, ids: Any) -> int:
         """N, which is the largest id so far plus one as long as nothing else says what it is."""
@@ -214,15 +258,38 @@ class WeightPolicy:
             )
         return self.num_windows
 
+    @property
+    def _parts(self) -> Parts:
+        return Parts(self.settings, self._signal, self._arrays, self._table, self._drift)
+
+    def _moment(self, step: int) -> Moment:
+        return self.settings.moment(step, self.total_steps, self._signal.threshold)
+
+    def _initial_moment(self) -> Moment:
+        """Of the beginning, which does not depend on a length that may not be known yet."""
+        start = self.settings.moment(0, self.total_steps or 10**9, self._signal.threshold)
+        return start._replace(ramp=0.0)
+
     # --- updates ----------------------------------------------------------------------------------------------------
 
-    def update(self, ids: Any, values: Any, step: int | None = None) -> WeightUpdate:
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What has to be captured of each window, see `Signal`: names of the values that `update` takes."""
+        return self._signal.needs
+
+    def update(
+        self, ids: Any, values: Any, step: int | None = None, *, seconds_per_step: float | None = None
+    ) -> WeightUpdate:
         """Take in observations; repeated ids count once, with their mean.
 
         Args:
             ids: integers `[B]`, window ids.
-            values: real `[B]`, the signal's values. What is not finite is dropped and counted in `dropped`.
+            values: real `[B]`, what `needs` names; where it names several, a mapping from name to real `[B]`. What is
+                not finite is dropped and counted in `dropped`.
             step: optimizer steps done so far; None: one more than at the update before.
+            seconds_per_step: how long an optimizer step takes, on average. When first told, the policy decides how far
+                apart full passes are at least, so that they stay under half a per cent of the time; that stays so for
+                the whole training and is part of the state. None: passes are not made rarer.
 
         Returns:
             The weights that changed.
@@ -236,38 +303,74 @@ class WeightPolicy:
         """
         if self.total_steps is None:
             self._require_length()
+        if seconds_per_step is not None:
+            checked_number("seconds_per_step", seconds_per_step, 1e-9, 1e9, what="a positive number of seconds")
         before = self.num_windows
         num_windows = self._grown_for(ids)
         now = self._clock.step + 1 if step is None else checked_count("step", step, 0)
-        checked = checked_ids("ids", ids, num_windows)
-        observed, means, dropped = observations(self._signal, checked, checked_values("values", values, len(checked)))
-        visits = self._visits[observed]
-        self._score[observed] = transforms.ema_step(self._score[observed], visits, means, self.settings.decay)
-        self._visits[observed] = visits + 1
+        observed, captured, dropped = checked_observations(ids, values, self._signal, num_windows)
+        groups = observed if self._arrays.group is None else self._arrays.group[observed]
+        seen = self._signal.values(Observed(observed, groups, captured))
+        means = checked_signal_values(self._signal, seen, len(observed))
+        finite = np.isfinite(means)
+        if not finite.all():
+            dropped += int((~finite).sum())
+            observed, means = observed[finite], means[finite]
+        self._table.observe(observed, means, self._note_levels(observed, means), self.settings.decay)
         self.dropped += dropped
         self._clock.tick(now)
-        warmup, cooldown = self.settings.ramp_steps(self.total_steps)
+        if seconds_per_step is not None and self._pass_seconds > 0:
+            self._clock.decide(self._pass_seconds, float(seconds_per_step))
         if num_windows != before or self._clock.pass_is_due(
             news=len(observed) > 0 and not self._frozen.any_seen,
             interval=self.settings.normalize_every,
             total_steps=self.total_steps,
-            ramp_ends=[warmup] if self.total_steps is None else [warmup, self.total_steps - cooldown, self.total_steps],
+            turning_points=self._turning_points(self.total_steps),
         ):
-            self._frozen, self._weights = self._pass(transforms.ramp(now, warmup, cooldown, self.total_steps))
-            self._clock.passed()
-            return WeightUpdate(None, self._weights.copy())
+            return self._pass(now)
         return self._refresh(observed)
 
+    def _note_levels(self, observed: NDArray[np.int64], values: NDArray[np.float64]) -> float:
+        """Add observations to the levels of their groups; the time they were made at."""
+        if not self._parts.pooled or len(observed) == 0:
+            return 0.0
+        low, high = _full_pass.level_bounds(self._frozen, self._parts, values)
+        levels = transforms.level_of(values, low, high, signed=self._signal.signed)
+        # Draws prefer some windows; one over their weight makes the mean that of all windows of the group.
+        weights = self._weights[observed].astype(np.float64)
+        groups = np.zeros_like(observed) if self._arrays.group is None else self._arrays.group[observed]
+        return self._drift.observe(groups, levels, 1.0 / np.where(weights > 0, weights, 1.0))
+
+    def _pass(self, step: int) -> WeightUpdate:
+        start = time.perf_counter()
+        self._frozen, self._weights = _full_pass.full_pass(self._parts, self._moment(step))
+        if self._frozen.any_seen:
+            self._pass_seconds = time.perf_counter() - start
+        self._clock.passed()
+        self._warn_of_concentration(step)
+        return WeightUpdate(None, self._weights.copy())
+
+    def _warn_of_concentration(self, step: int) -> None:
+        frozen, bound = self._frozen, self.settings.min_effective_size
+        if bound > 0 and frozen.uniform > frozen.moment.uniform:
+            self._warn_once(
+                f"`min_effective_size`={bound} holds from step {step} on because {frozen.uniform:.0%} uniform draws "
+                "are mixed in. Lower `power` or `cap`, or raise `floor`, if weights should do it by themselves.",
+                "bound",
+            )
+        early = step * 10 <= self.total_steps if self.total_steps else self._clock.updates <= _EARLY_UPDATES
+        if early and frozen.moment.ramp > 0 and frozen.effective_size < _ALARM:
+            self._warn_once(
+                f"early concentration: at step {step} the weights are as varied as {frozen.effective_size:.0%} of the "
+                "windows. Lower `power` or `cap`, lengthen `warmup`, or set `min_effective_size`.",
+                "concentration",
+            )
+
     def _refresh(self, observed: NDArray[np.int64]) -> WeightUpdate:
-        weights = _full_pass.evaluate(
-            self._frozen, self.settings, self._arrays, observed, self._score[observed], self._visits[observed]
-        )
+        weights = _full_pass.evaluate(self._frozen, self._parts, observed)
         changed = weights != self._weights[observed]
         self._weights[observed] = weights
         return WeightUpdate(observed[changed], weights[changed])
-
-    def _pass(self, ramp: float) -> tuple[Frozen, NDArray[np.float32]]:
-        return _full_pass.full_pass(self.settings, self._arrays, self._score, self._visits, ramp)
 
     # --- what it knows ----------------------------------------------------------------------------------------------
 
@@ -283,27 +386,44 @@ class WeightPolicy:
     def scores(self) -> NDArray[np.float32]:
         """float32 `[N]`, a copy: running scores in the signal's units, NaN where a window was never seen."""
         self._bound()
-        return np.where(self._visits > 0, self._score, np.float32(np.nan))
+        return np.where(self._table.rows.visits > 0, self._table.rows.score, np.float32(np.nan))
 
     @property
     def visits(self) -> NDArray[np.int32]:
         """int32 `[N]`, read-only view: updates in which a window was observed."""
         self._bound()
-        view = self._visits.view()
+        view = self._table.rows.visits.view()
         view.flags.writeable = False
         return view
+
+    @property
+    def variance_gain(self) -> float:
+        """How many times smaller what was learned makes the variance of a corrected gradient, as of the last full pass.
+
+        Scores stand for the sizes of gradients; 1: drawing by them gains nothing over uniform draws.
+        """
+        self._bound()
+        return self._frozen.gain
+
+    def concentration(self) -> Concentration:
+        """How unevenly the weights of the windows not excluded are spread; O(N)."""
+        self._bound()
+        frozen, included = self._frozen, self._arrays.included
+        at_cap = math.inf if frozen.uniform == 1.0 else (1.0 - frozen.uniform) * frozen.moment.cap + frozen.uniform
+        largest = float(np.float32(at_cap))
+        return concentration(self._weights if included is None else self._weights[included], largest)
 
     def initial_weights(self) -> NDArray[np.float32]:
         """float32 `[N]`: what is known beforehand, scarcity and priors within floor and cap (λ = 0)."""
         self._bound()
-        return self._pass(0.0)[1]
+        return _full_pass.full_pass(self._parts, self._initial_moment())[1]
 
     def importance_weights(self, probabilities: Any, target: Any = None) -> NDArray[np.float64]:
-        """Importance weights (t/p)^γ of draws, γ = `importance`; not renormalised.
+        """Importance weights (t/p)^γ of draws, γ = `importance` at this step; not renormalised.
 
         Args:
             probabilities: real `[B]`, positive: the probability p with which each was drawn.
-            target: t, real `[B]` or a number; None: uniform over the windows not excluded.
+            target: t, real `[B]` or a number, see `share_target`; None: uniform over the windows not excluded.
 
         Returns:
             float64 `[B]`.
@@ -321,26 +441,34 @@ class WeightPolicy:
         if target is None:
             included = self._arrays.included
             target = 1.0 / (self._bound() if included is None else int(included.sum()))
-        return transforms.importance(drawn, target, self.settings.importance)
+        return transforms.importance(drawn, target, self.settings.importance.at(self._clock.step, self.total_steps))
 
     def explain(self, window_id: int) -> dict[str, Any]:
-        """Every factor of one window's weight.
+        """Every factor of one window's weight, in the terms of the last full pass.
 
-        `learned` (s after the ramp), `scarcity` and `prior` make `combined`; then
-        weight = `combined` · `scale` · `limit_factor`. A `limit_factor` other than 1 is the work of floor or cap, named
-        by `limit` ("excluded" where the prior is 0); it is infinite where the floor lifts a window from 0.
+        The way up: `score` (after `visits`), `brought_forward` to now, `shrunk` to `group_mean`, times the share that
+        is `learnable` makes `reducible`; `clipped` to the bounds `clip`, raised and divided by the mean: `relative`;
+        1 + `ramp`·(`relative` − 1) = `learned`, which with `scarcity` and `prior` makes `combined`. Then
+        weight = `combined` · `scale` · `limit_factor` · `uniform_factor`. A `limit_factor` other than 1 is the work of
+        floor or cap, named by `limit` ("excluded" where the prior is 0); it is infinite where the floor lifts a window
+        from 0. `uniform_factor` is the work of the share `uniform` of uniform draws. `probability` is weight/Σ weight.
 
         Raises:
             ValueError: if the id is out of range.
             TypeError: if it is no integer.
         """
         ids = checked_ids("window_id", [window_id], self._bound())
-        return _state.explanation(self._frozen, self.settings, self._arrays, ids, self._score, self._visits) | {
-            "weight": float(self._weights[ids[0]]),
-            "probability": float(self._weights[ids[0]]) / float(self._weights.sum(dtype=np.float64)),
+        weight = float(self._weights[ids[0]])
+        return explanation(self._frozen, self._parts, ids) | {
+            "weight": weight,
+            "probability": weight / float(self._weights.sum(dtype=np.float64)),
         }
 
     # --- state ------------------------------------------------------------------------------------------------------
+
+    def _fingerprint(self) -> dict[str, Any]:
+        signal = {"name": self._signal.name, **self._signal.settings()}
+        return {"signal": signal, **self.settings.as_primitives(), **self._arrays.digests}
 
     def state_dict(self) -> dict[str, Any]:
         """Tensors (copies) and Python primitives: all that the continued run depends on."""
@@ -350,25 +478,32 @@ class WeightPolicy:
             "num_windows": num_windows,
             "total_steps": self.total_steps,
             "dropped": self.dropped,
-            "settings": self.settings.as_primitives() | self._arrays.digests,
+            "settings": self._fingerprint(),
             "clock": self._clock.as_primitives(),
             "frozen": _state.frozen_to_primitives(self._frozen),
-            **_state.to_tensors(score=self._score, visits=self._visits, weights=self._weights),
+            "drift": self._drift.state_dict(),
+            "signal": self._signal.state_dict(),
+            **_state.to_tensors(weights=self._weights, **self._table.rows._asdict()),
         }
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Continue where the state was saved.
 
         Raises:
             StateMismatchError: if version, N, settings or arrays differ; the message shows both sides. Nothing is
                 changed then.
         """
-        _state.check(state_dict, self.num_windows, self.settings.as_primitives() | self._arrays.digests)
+        _state.check(state_dict, self.num_windows, self._fingerprint())
         arrays = _state.from_tensors(state_dict)
         self.num_windows = int(state_dict["num_windows"])
-        self._score, self._visits, self._weights = arrays["score"], arrays["visits"], arrays["weights"]
+        self._signal.bind(self.num_windows, None if self._arrays.group is None else self._arrays.num_groups)
+        self._signal.load_state_dict(state_dict["signal"])
+        self._table = Table(0)
+        self._table.rows = Rows(**{name: arrays[name] for name in COLUMNS})
+        self._weights = arrays["weights"]
         self._grows = False
         self._frozen = _state.frozen_from_primitives(state_dict["frozen"])
+        self._drift.load_state_dict(state_dict["drift"])
         self._clock = _state.Clock(**state_dict["clock"])
         self.dropped = int(state_dict["dropped"])
         bound_to, self.total_steps = self.total_steps, state_dict["total_steps"]

@@ -5,12 +5,35 @@ A policy chains them; each may be used alone. All compute in float64.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_sampling.weights._scale import solve_scale
+
 Floats = NDArray[np.float64]
+__all__ = [
+    "below_threshold",
+    "bring_forward",
+    "clip_quantiles",
+    "density_combine",
+    "distance_blend",
+    "ema_step",
+    "floor_cap",
+    "importance",
+    "learnable_share",
+    "level_of",
+    "limit",
+    "mix_uniform",
+    "power_of",
+    "ramp",
+    "shrink",
+    "solve_scale",
+    "to_positive",
+    "uniform_share",
+]
 
 
 def ema_step(score: Any, visits: Any, value: Any, decay: float) -> Floats:
@@ -54,6 +77,66 @@ def shrink(score: Any, visits: Any, group_mean: Any, shrinkage: float) -> Floats
     return np.asarray((seen * np.asarray(score, np.float64) + weight * mean) / (seen + weight))
 
 
+def level_of(values: Any, low: float, high: float, *, signed: bool) -> Floats:
+    """Values as `Drift` sums them up: clipped to [low, high] and, unless they are signed, as logarithms.
+
+    Clipping keeps a single outlier from moving the level of its group; logarithms make a fall from 8 to 4 as large as
+    one from 0.08 to 0.04.
+
+    Args:
+        values: real `[B]`.
+        low: smallest value that counts as it is; positive unless `signed`.
+        high: largest such value.
+        signed: values may be negative.
+
+    Returns:
+        float64 `[B]`.
+    """
+    clipped = np.clip(np.asarray(values, np.float64), low, high)
+    return clipped if signed else np.log(clipped)
+
+
+def bring_forward(score: Any, movement: Any, *, signed: bool) -> NDArray[Any]:
+    """Scores as they would be now, had they moved like the level of their group: score·movement, signed score +
+    movement.
+
+    Args:
+        score: real `[B]`.
+        movement: real `[B]` or a number: the level now over the level when the score was observed; for signed scores
+            the difference of both.
+        signed: scores may be negative.
+
+    Returns:
+        float `[B]`, of the precision of the arguments.
+    """
+    old = np.asarray(score)
+    return np.asarray(old + movement if signed else old * movement)
+
+
+def learnable_share(own: Any, visits: Any, of_group: Any, shrinkage: float) -> NDArray[Any]:
+    """How far a window's own loss has fallen over its visits, shrunk to its group's share.
+
+    (clip(own, 0, 1)·(visits−1) + κ·group)/(visits−1 + κ); never seen or seen once: the group's. Noise does not fall;
+    its loss is high for good and teaches nothing.
+
+    Args:
+        own: real `[B]`, fall of the window's loss since its first visit over the fall that makes it fully learnable.
+        visits: integers `[B]`.
+        of_group: real `[B]` or a number, in [0, 1].
+        shrinkage: κ > 0, the number of visits that the group is worth.
+
+    Returns:
+        float `[B]`, in [0, 1].
+
+    Example:
+        >>> learnable_share([0.0, 0.0, 2.0], [1, 3, 5], 1.0, 2.0).tolist()
+        [1.0, 0.5, 1.0]
+    """
+    share = np.clip(np.asarray(own), 0.0, 1.0)
+    again = np.maximum(np.asarray(visits) - 1, 0).astype(share.dtype)
+    return np.asarray((share * again + shrinkage * np.asarray(of_group)) / (again + shrinkage))
+
+
 def clip_quantiles(values: Any, of: Any, clip: tuple[float, float]) -> Floats:
     """Clip `values` to the quantiles `clip` of `of`.
 
@@ -82,6 +165,23 @@ def to_positive(values: Any, centre: float, scale: float) -> Floats:
     """
     deviations = np.asarray(values, np.float64) - centre
     return np.logaddexp(0.0, deviations / scale if scale > 0 else np.zeros_like(deviations))
+
+
+def below_threshold(values: Any, threshold: float, width: float) -> Floats:
+    """1/(1 + exp((value − threshold)/width)): near 1 well below the threshold, ½ at it, near 0 well above.
+
+    Args:
+        values: real `[N]`.
+        threshold: in their units.
+        width: likewise; 0 gives 1 up to the threshold and 0 above.
+
+    Returns:
+        float64 `[N]`, in [0, 1].
+    """
+    above = np.asarray(values, np.float64) - threshold
+    if width <= 0:
+        return np.where(above <= 0, 1.0, 0.0)
+    return np.asarray(np.exp(-np.logaddexp(0.0, above / width)))
 
 
 def power_of(values: Any, power: float, reference: float) -> Floats:
@@ -146,7 +246,7 @@ def floor_cap(values: Any, floor: float, cap: float) -> Floats:
         float64 `[N]`, mean 1. Where no m does it, because nearly all v are 0, the floor rises until the mean is 1.
 
     Cost:
-        One sort of N values.
+        Two looks at all values or a few more, see `solve_scale`; no sort.
 
     Example:
         >>> floor_cap([0, 1, 10, 1], 0.1, 4.0).round(6).tolist()
@@ -162,49 +262,39 @@ def limit(values: Floats, scale: float, floor: float, cap: float) -> Floats:
     return np.clip(values / scale, floor, cap)
 
 
-def solve_scale(values: Floats, floor: float, cap: float) -> tuple[float, float]:
-    """m and floor of `floor_cap`: mean(clip(v/m, floor, cap)) = 1.
+def mix_uniform(weights: Any, share: float) -> Floats:
+    """(1−u)·w + u: draws of which a share u is uniform; `weights` must have mean 1 and keep it.
 
-    The mean falls as m grows and is known for every m from the sorted values and their running sums, so m is bracketed
-    in O(log N) per trial until it is known which values lie between floor and cap; then m follows from their sum.
+    Args:
+        weights: real `[N]`, mean 1.
+        share: u in [0, 1].
 
     Returns:
-        (m, floor), the floor as given unless it had to rise.
+        float64 `[N]`.
     """
-    ordered = np.sort(values)
-    count = len(ordered)
-    zeros = int(np.searchsorted(ordered, 0.0, side="right"))
-    if zeros == count:
-        return 1.0, 1.0
-    smallest, largest = float(ordered[zeros]), float(ordered[-1])
-    if floor == 1.0:
-        return largest, floor
-    if zeros and floor * zeros + cap * (count - zeros) <= count:
-        return smallest / cap, (count - cap * (count - zeros)) / zeros
-    sums = np.concatenate([[0.0], np.cumsum(ordered)])
-    mean = float(sums[-1]) / count
+    return np.asarray((1.0 - share) * np.asarray(weights, np.float64) + share)
 
-    def between(scale: float) -> tuple[int, int]:
-        return int(np.searchsorted(ordered, floor * scale)), int(np.searchsorted(ordered, cap * scale, side="right"))
 
-    def fixed(first: int, last: int) -> float:
-        return floor * first + (cap * (count - last) if last < count else 0.0)
+def uniform_share(mean_square: float, least: float) -> float:
+    """The smallest u of `mix_uniform` at which the effective sample size is at least `least` of N.
 
-    # The mean of the clipped values is at least 1 at `low` (all positive values at the cap) and at most 1 at `high`.
-    low, high = (smallest / cap if np.isfinite(cap) else mean), mean / (1.0 - floor)
-    for _ in range(200):
-        if between(low) == between(high):
-            break
-        middle = float(np.sqrt(low) * np.sqrt(high))
-        first, last = between(middle)
-        if fixed(first, last) + (sums[last] - sums[first]) / middle >= count:
-            low = middle
-        else:
-            high = middle
-    first, last = between(low)
-    rest = count - fixed(first, last)
-    total = float(sums[last] - sums[first])
-    return (total / rest if total > 0 and rest > 0 else low), floor
+    With mean 1 the effective sample size is 1/mean(w²), and mixing shrinks mean(w²) − 1 by (1−u)².
+
+    Args:
+        mean_square: mean(w²), at least 1.
+        least: share of N, in [0, 1].
+
+    Returns:
+        u in [0, 1].
+
+    Example:
+        >>> uniform_share(5.0, 0.5)
+        0.5
+    """
+    variance = mean_square - 1.0
+    if least <= 0 or variance <= 0 or least * mean_square <= 1.0:
+        return 0.0
+    return 1.0 - math.sqrt((1.0 / least - 1.0) / variance)
 
 
 def importance(probabilities: Any, target: Any, gamma: float) -> Floats:

@@ -112,7 +112,7 @@ def test_a_state_of_another_number_of_windows_or_version_is_refused():
     policy.bind(11)
     with pytest.raises(StateMismatchError, match="10 windows, this one for 11"):
         policy.load_state_dict(saved.state_dict())
-    with pytest.raises(StateMismatchError, match=r"version 99.*reads 1"):
+    with pytest.raises(StateMismatchError, match=r"version 99.*reads 2"):
         saved.load_state_dict({**saved.state_dict(), "version": 99})
     with pytest.raises(StateMismatchError, match=r"10 entries.*\(9,\)"):
         saved.load_state_dict({**saved.state_dict(), "score": torch.zeros(9)})
