@@ -30,6 +30,8 @@ _FENCE = 10.0
 _SMALL = 1e-4
 # Windows seen twice that are needed to tell how far losses fall from visit to visit.
 _ENOUGH = 32
+# A needed fall below 2 % is none.
+_LEAST_FALL = 0.02
 # Windows looked at for it.
 _SAMPLE = 1 << 18
 # The threshold of a curriculum is as soft as this share of the range between the clip quantiles.
@@ -338,7 +340,8 @@ def _pooled(frozen: Frozen, parts: Parts, values: NDArray[np.float32]) -> Frozen
     fall = fall[visited > 1].astype(np.float64)
     if len(fall) >= _ENOUGH:
         error = float(fall.std()) / math.sqrt(len(fall))
-        frozen = replace(frozen, needed_fall=parts.settings.gate * max(float(fall.mean()) - 2.0 * error, 0.0))
+        needed = parts.settings.gate * (float(fall.mean()) - 2.0 * error)
+        frozen = replace(frozen, needed_fall=needed if needed >= _LEAST_FALL else 0.0)
     return frozen
 
 

@@ -28,7 +28,11 @@ _PRIOR = 16.0
 # A difference counts as far as it exceeds this many standard errors.
 _SURE = 2.0
 # A quarter of a group's observations at either end, at least this many, tell whether its level falls.
-_LEAST_AT_AN_END = 16.0
+_LEAST_AT_AN_END = 8.0
+# A group gets the benefit of the doubt up to this many standard errors.
+_DOUBT = 1.0
+# A needed fall below 2 % is none.
+_LEAST_FALL = 0.02
 
 
 @dataclass(frozen=True)
@@ -163,11 +167,10 @@ def _learnable(weight: Floats, means: Floats, variance: float, gate: float) -> F
     level = np.divide((weight * means).sum(axis=0), of_all, out=np.zeros_like(of_all), where=of_all > 0)
     fall_of_all, error_of_all = _fall(of_all[None], level[None], variance)
     needed = gate * max(float(fall_of_all[0] - _SURE * error_of_all[0]), 0.0)
-    if needed == 0:
+    if needed < _LEAST_FALL:
         return np.ones(len(weight))
     fall, error = _fall(weight, means, variance)
-    # A group gets the benefit of the doubt.
-    shares = np.clip((fall + _SURE * error) / needed, 0.0, 1.0)
+    shares = np.clip((fall + _DOUBT * error) / needed, 0.0, 1.0)
     return np.where(count >= 2 * _LEAST_AT_AN_END, shares, 1.0)
 
 

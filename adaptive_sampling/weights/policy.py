@@ -130,7 +130,7 @@ class WeightPolicy:
         normalize_every: int = 20,
         importance: float | Schedule = 0.0,
         scarcity_measure: ScarcityMeasure = "density",
-        gate: float = 0.3,
+        gate: float = 0.5,
         uniform: float | Schedule = 0.0,
         min_effective_size: float = 0.0,
         auto_off: bool = False,

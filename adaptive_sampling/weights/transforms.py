@@ -114,27 +114,27 @@ def bring_forward(score: Any, movement: Any, *, signed: bool) -> NDArray[Any]:
 
 
 def learnable_share(own: Any, visits: Any, of_group: Any, shrinkage: float) -> NDArray[Any]:
-    """How far a window's own loss has fallen over its visits, shrunk to its group's share.
+    """How much of a window's value can still be learned: its group's share times its own, which is shrunk to 1.
 
-    (clip(own, 0, 1)·(visits−1) + κ·group)/(visits−1 + κ); never seen or seen once: the group's. Noise does not fall;
-    its loss is high for good and teaches nothing.
+    g·(clip(own, 0, 1)·(visits−1) + κ)/(visits−1 + κ). Noise does not fall; its loss is high for good and teaches nothing. A
+    window never seen or seen once has its group's share.
 
     Args:
         own: real `[B]`, fall of the window's loss since its first visit over the fall that makes it fully learnable.
         visits: integers `[B]`.
-        of_group: real `[B]` or a number, in [0, 1].
-        shrinkage: κ > 0, the number of visits that the group is worth.
+        of_group: g, real `[B]` or a number, in [0, 1].
+        shrinkage: κ > 0, the number of visits that the benefit of the doubt is worth.
 
     Returns:
         float `[B]`, in [0, 1].
 
     Example:
-        >>> learnable_share([0.0, 0.0, 2.0], [1, 3, 5], 1.0, 2.0).tolist()
-        [1.0, 0.5, 1.0]
+        >>> learnable_share([0.0, 0.0, 2.0], [1, 3, 5], 0.5, 2.0).tolist()
+        [0.5, 0.25, 0.5]
     """
     share = np.clip(np.asarray(own), 0.0, 1.0)
     again = np.maximum(np.asarray(visits) - 1, 0).astype(share.dtype)
-    return np.asarray((share * again + shrinkage * np.asarray(of_group)) / (again + shrinkage))
+    return np.asarray(np.asarray(of_group) * ((share * again + shrinkage) / (again + shrinkage)))
 
 
 def clip_quantiles(values: Any, of: Any, clip: tuple[float, float]) -> Floats:
