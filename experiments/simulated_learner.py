@@ -1,8 +1,9 @@
 """A learner with known truth: which kinds of windows does each signal prefer?
 
-Each kind of window has a number of sets of its own; each set is a skill. A set's loss falls from `start` to `end` as it is
-practised, `loss = end + (start − end)·exp(−practice/patience)`, and every window has a fixed factor of its own besides.
-Practice is the number of windows of the set drawn so far, where copies count together, since they are one text.
+Each kind of window has a number of sets of its own; each set is a skill. A set's loss falls from `start` to `end` as it
+is practised, `loss = end + (start − end)·exp(−practice/patience)`, and every window has a fixed factor of its own
+besides. Practice is the number of windows of the set drawn so far, where copies count together, since they are one
+text.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ class SimulatedLearner:
     def losses(self, ids: NDArray[np.int64]) -> NDArray[np.float64]:
         """Loss of windows now, float64, in nats."""
         start, end, patience = (
-            np.array([getattr(kind, name) for kind in KINDS])[self._kind_of_set] for name in ("start", "end", "patience")
+            np.array([getattr(kind, name) for kind in KINDS])[self._kind_of_set]
+            for name in ("start", "end", "patience")
         )
         level = end + (start - end) * np.exp(-self.practice / (patience * self._of_set))
         return np.asarray(level[self.cluster[ids]] * self.factor[ids])
@@ -116,9 +118,7 @@ class SimulatedLearner:
                 drawn, seen = [], []
         return np.asarray(counts / counts.sum() / (np.bincount(self.kind) / num_windows))
 
-    def _update(
-        self, policy: WeightPolicy, ids: NDArray[np.int64], losses: NDArray[np.float64], step: int
-    ) -> None:
+    def _update(self, policy: WeightPolicy, ids: NDArray[np.int64], losses: NDArray[np.float64], step: int) -> None:
         # A model's entropy is near its loss where it is calibrated.
         values = {"loss": losses, "entropy": losses}
         policy.update(ids, {name: values[name] for name in policy.needs}, step=step)

@@ -199,10 +199,9 @@ class WeightPolicy:
     def _set_length(self, total_steps: int | None) -> None:
         old, new = self.total_steps, None if total_steps is None else int(total_steps)
         self.total_steps = new
-        moves = self._turning_points(old) != self._turning_points(new) and self.settings.follows_length(
-            self._signal.threshold
-        )
-        if old is not None and old != new and self._clock.updates and moves:
+        if old is None or old == new or not self._clock.updates:
+            return
+        if self.settings.follows_length(self._signal.threshold):
             warnings.warn(
                 f"the training's length changed from {old} to {new} steps: `warmup`, `cooldown` and schedules follow "
                 "the new one.",

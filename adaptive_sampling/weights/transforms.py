@@ -116,8 +116,8 @@ def bring_forward(score: Any, movement: Any, *, signed: bool) -> NDArray[Any]:
 def learnable_share(own: Any, visits: Any, of_group: Any, shrinkage: float) -> NDArray[Any]:
     """How much of a window's value can still be learned: its group's share times its own, which is shrunk to 1.
 
-    g·(clip(own, 0, 1)·(visits−1) + κ)/(visits−1 + κ). Noise does not fall; its loss is high for good and teaches nothing. A
-    window never seen or seen once has its group's share.
+    g·(clip(own, 0, 1)·(visits−1) + κ)/(visits−1 + κ). Noise does not fall; its loss is high for good and teaches
+    nothing. A window never seen or seen once has its group's share.
 
     Args:
         own: real `[B]`, fall of the window's loss since its first visit over the fall that makes it fully learnable.

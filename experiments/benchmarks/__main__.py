@@ -2,7 +2,15 @@
 
 import argparse
 
-from experiments.benchmarks import draws, preparing, step_time, windows
+from experiments.benchmarks import draws, policy, preparing, step_time, windows
+
+BENCHMARKS = {
+    "draws": lambda large: draws.rows(large=large),
+    "windows": lambda large: windows.rows(),
+    "policy": lambda large: policy.rows(),
+    "step_time": lambda large: step_time.rows(),
+    "preparing": lambda large: preparing.rows(large=large),
+}
 
 
 def main() -> None:
@@ -10,20 +18,14 @@ def main() -> None:
     parser.add_argument(
         "--large", action="store_true", help="10^8 windows and 2 GB of text too (4 GB of memory, many minutes)"
     )
-    parser.add_argument("--only", choices=("draws", "windows", "step_time", "preparing"), help="one benchmark alone")
+    parser.add_argument("--only", choices=sorted(BENCHMARKS), help="one benchmark alone")
     arguments = parser.parse_args()
     print("Ratios are our time (or bytes) over the peer's: below 1, ours is less.\n")
     print("| what | ours | peer | ratio |")
     print("|---|---|---|---|")
-    benchmarks = {
-        "draws": lambda: draws.rows(large=arguments.large),
-        "windows": windows.rows,
-        "step_time": step_time.rows,
-        "preparing": lambda: preparing.rows(large=arguments.large),
-    }
-    for name, rows in benchmarks.items():
+    for name, rows in BENCHMARKS.items():
         if arguments.only in (None, name):
-            for row in rows():
+            for row in rows(arguments.large):
                 ratio = "–" if row.ratio is None else f"{row.ratio:.3g}"
                 print(f"| {row.what} | {row.ours} | {row.peer} | {ratio} |", flush=True)
 

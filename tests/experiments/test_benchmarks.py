@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from experiments.benchmarks import _environment, draws, preparing, step_time, windows
+from experiments.benchmarks import _environment, draws, policy, preparing, step_time, windows
 from experiments.benchmarks._row import best_seconds, seconds_text
 
 
@@ -18,6 +18,15 @@ def small(monkeypatch):
 
 def test_step_time_gives_a_positive_ratio():
     assert [row.ratio > 0 for row in step_time.rows()] == [True]
+
+
+def test_policy_gives_a_row_for_an_update_and_one_for_a_full_pass(monkeypatch):
+    monkeypatch.setattr(policy, "NUM_WINDOWS", 20_000)
+    update, full_pass = policy.rows()
+    assert update.what.startswith("4,096 observations")
+    assert full_pass.what.startswith("full pass")
+    assert update.ratio > 0
+    assert full_pass.ratio > 0
 
 
 def test_preparing_gives_speed_and_memory_and_says_why_a_peer_is_missing(monkeypatch):

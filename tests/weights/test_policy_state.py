@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from adaptive_sampling.errors import StateMismatchError
-from adaptive_sampling.weights import WeightPolicy
+from adaptive_sampling.weights import Cosine, Linear, Piecewise, WeightPolicy
 
 GROUPS = np.arange(60) % 7
 NUM_UPDATES = 12
@@ -54,6 +54,62 @@ def test_a_policy_restored_at_any_update_continues_bit_for_bit(stop, bind_first)
     np.testing.assert_array_equal(tail.visits, unbroken.visits)
     assert tail.dropped == unbroken.dropped == NUM_UPDATES
     assert tail.explain(5) == unbroken.explain(5)
+
+
+EVERY_SETTING = {
+    "all of them": {
+        "decay": 0.5,
+        "power": Linear(0.5, 2.0),
+        "clip": (0.1, 0.95),
+        "shrinkage": 3.0,
+        "gate": 0.7,
+        "blend": Cosine(0.1, 0.6),
+        "priors": 1.0 + GROUPS % 2,
+        "floor": 0.2,
+        "cap": Piecewise(((0, 3.0), (0.5, 2.0))),
+        "warmup": 10,
+        "cooldown": 0.1,
+        "normalize_every": 3,
+        "importance": Linear(0.0, 1.0),
+        "scarcity_measure": "distance",
+        "uniform": Linear(0.3, 0.0),
+        "min_effective_size": 0.9,
+        "auto_off": True,
+    },
+    "no groups": {"groups": None, "scarcity": None},
+    "excluded windows": {"priors": np.where(GROUPS == 3, 0.0, 1.0)},
+    "no shrinkage": {"shrinkage": 0.0},
+    "many passes": {"normalize_every": 1, "decay": 0.0},
+}
+
+
+@pytest.mark.filterwarnings("ignore:`min_effective_size`")
+@pytest.mark.parametrize("settings", EVERY_SETTING.values(), ids=EVERY_SETTING)
+def test_with_any_settings_a_policy_restored_at_any_update_continues_bit_for_bit(settings):
+    unbroken = make(**settings)
+    unbroken.bind(60, 160)
+    states = []
+    for number in range(30):
+        states.append(through_a_file(unbroken.state_dict()))
+        run(unbroken, number, number + 1)
+    whole = through_a_file(unbroken.state_dict())
+    assert not torch.equal(states[20]["weights"], whole["weights"])
+    for stop in range(0, 30, 3):
+        tail = make(**settings)
+        tail.load_state_dict(states[stop])
+        run(tail, stop, 30)
+        assert_equal_states(through_a_file(tail.state_dict()), whole)
+
+
+def assert_equal_states(one, other):
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        if isinstance(value, dict):
+            assert_equal_states(value, other[name])
+        elif isinstance(value, torch.Tensor):
+            assert torch.equal(value, other[name]), name
+        else:
+            assert value == other[name], name
 
 
 def test_state_holds_tensors_and_primitives_alone_and_does_not_follow_the_policy():

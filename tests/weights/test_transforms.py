@@ -150,3 +150,99 @@ def test_importance_by_hand():
     assert p @ corrected == 1
     np.testing.assert_array_equal(transforms.importance(p, 1 / 4, 0.0), 1)
     np.testing.assert_allclose(transforms.importance(p, p, 0.7), 1)
+
+
+def test_slices_of_floor_cap_are_reachable_by_limit():
+    values = np.array([0, 1, 10, 1.0])
+    scale, floor = transforms.solve_scale(values, 0.1, 4.0)
+    np.testing.assert_array_equal(transforms.limit(values, scale, floor, 4.0), transforms.floor_cap(values, 0.1, 4.0))
+
+
+signed = st.floats(-1e6, 1e6)
+
+
+@given(st.lists(st.tuples(signed, st.floats(0, 10)), min_size=1), st.booleans())
+def test_bring_forward_multiplies_losses_and_shifts_signed_scores(pairs, is_signed):
+    score, movement = map(np.array, zip(*pairs, strict=True))
+    moved = transforms.bring_forward(score, movement, signed=is_signed)
+    assert moved.tolist() == [s + m if is_signed else s * m for s, m in pairs]
+
+
+@given(st.lists(signed, min_size=1), st.floats(1e-3, 1.0), st.floats(1.0, 1e3), st.booleans())
+def test_level_of_clips_and_takes_logarithms_of_what_is_not_signed(values, low, high, is_signed):
+    levels = transforms.level_of(values, low, high, signed=is_signed)
+    for level, value in zip(levels, values, strict=True):
+        clipped = min(max(value, low), high)
+        assert level == pytest.approx(clipped if is_signed else math.log(clipped), rel=1e-12, abs=1e-12)
+
+
+shares = st.floats(0, 1)
+
+
+@given(st.lists(st.tuples(st.floats(-2, 3), st.integers(0, 50), shares), min_size=1), st.floats(0.1, 10))
+def test_learnable_share_is_the_formula_window_by_window(windows, kappa):
+    own, visits, of_group = map(np.array, zip(*windows, strict=True))
+    told = transforms.learnable_share(own, visits, of_group, kappa)
+    for got, share, seen, group in zip(told, own, visits, of_group, strict=True):
+        again = max(seen - 1, 0)
+        expected = group * (min(max(share, 0), 1) * again + kappa) / (again + kappa)
+        assert got == pytest.approx(expected, rel=1e-9, abs=1e-12)
+        assert got <= group * (1 + 1e-12)
+
+
+@given(st.lists(signed, min_size=1), signed, st.one_of(st.just(0.0), st.floats(1e-3, 1e3)))
+def test_below_threshold_is_the_logistic_of_the_distance(values, threshold, width):
+    told = transforms.below_threshold(values, threshold, width)
+    for got, value in zip(told, values, strict=True):
+        if width == 0:
+            expected = 1.0 if value <= threshold else 0.0
+        else:
+            expected = 1 / (1 + math.exp(min((value - threshold) / width, 700)))
+        assert got == pytest.approx(expected, rel=1e-9, abs=1e-300)
+    order = np.argsort(values)
+    assert (np.diff(told[order]) <= 0).all()
+
+
+@given(st.lists(st.floats(0, 100), min_size=1), shares)
+def test_mix_uniform_is_the_formula_and_keeps_a_mean_of_one(values, share):
+    mixed = transforms.mix_uniform(values, share)
+    assert mixed.tolist() == pytest.approx([(1 - share) * v + share for v in values])
+    if any(v > 1e-3 for v in values):
+        even = np.array(values) / np.mean(values)
+        assert transforms.mix_uniform(even, share).mean() == pytest.approx(1)
+
+
+@given(st.lists(st.tuples(losses, st.floats(0, 10), st.floats(0, 10)), min_size=1), shares)
+def test_density_and_distance_are_the_formulas_window_by_window(windows, blend):
+    learned, scarcity, prior = map(np.array, zip(*windows, strict=True))
+    multiplied = transforms.density_combine(learned, scarcity, prior)
+    blended = transforms.distance_blend(learned, scarcity, prior, blend)
+    for product, mix, s, q, r in zip(multiplied, blended, learned, scarcity, prior, strict=True):
+        assert product == pytest.approx(s * q * r, rel=1e-12)
+        assert mix == pytest.approx(((1 - blend) * s + blend * q) * r, rel=1e-9, abs=1e-12)
+
+
+@given(st.lists(losses, min_size=1), st.floats(0, 4), st.floats(0.1, 1e6))
+def test_power_of_is_the_formula_value_by_value(values, power, reference):
+    told = transforms.power_of(values, power, reference)
+    assert told.tolist() == pytest.approx([(v / reference) ** power for v in values], rel=1e-12)
+
+
+@given(st.lists(st.tuples(st.floats(1e-6, 1), st.floats(1e-6, 1)), min_size=1), st.floats(0, 2))
+def test_importance_is_the_formula_draw_by_draw(pairs, gamma):
+    p, t = map(np.array, zip(*pairs, strict=True))
+    assert transforms.importance(p, t, gamma).tolist() == pytest.approx([(b / a) ** gamma for a, b in pairs], rel=1e-9)
+
+
+@given(st.integers(0, 300), st.integers(0, 100), st.integers(0, 100), st.integers(1, 250))
+def test_ramp_is_the_lower_of_rise_and_fall(step, warmup, cooldown, total):
+    rise = 1.0 if warmup == 0 else min(step / warmup, 1)
+    fall = 1.0 if cooldown == 0 else min(max((total - step) / cooldown, 0), 1)
+    assert transforms.ramp(step, warmup, cooldown, total) == min(rise, fall)
+
+
+def test_uniform_share_of_even_weights_is_none():
+    assert transforms.uniform_share(1.0, 1.0) == 0
+    assert transforms.uniform_share(4.0, 0.0) == 0
+    assert transforms.uniform_share(4.0, 0.25) == 0
+    assert transforms.uniform_share(4.0, 1.0) == 1
