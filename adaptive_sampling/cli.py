@@ -19,6 +19,8 @@ from adaptive_sampling import __version__, _ab_command
 from adaptive_sampling.corpus import TokenStore
 from adaptive_sampling.corpus.commands import add_import, add_prepare, format_table, show_prepared
 from adaptive_sampling.corpus.manifest import SPLITS
+from adaptive_sampling.weight_files import describe_extremes, read_weights
+from adaptive_sampling.windows import WindowDataset
 from adaptive_sampling.windows.command import add_window_arguments, inspect_windows, window_config
 
 PROGRAM = "adaptive-sampling"
@@ -91,11 +93,16 @@ def _add_inspect(subparsers: Subparsers) -> None:
         help="share of held-out windows with 32 tokens in a row of training text; windows of --seq-len or 1024 tokens",
     )
     parser.add_argument("--picture", metavar="FILE", help="write a picture of document lengths (SVG)")
+    parser.add_argument(
+        "--weights", metavar="FILE", help="show windows of largest and smallest weight: .npy, checkpoint"
+    )
     parser.set_defaults(run=_run_inspect)
 
 
 def _run_inspect(arguments: argparse.Namespace) -> None:
     config = window_config(arguments)
+    if arguments.weights is not None and config is None:
+        raise ValueError(f"`--weights` must come with --seq-len, got {arguments.weights!r} alone. Give --seq-len too.")
     root = Path(arguments.path)
     prepared = not (root / "metadata.json").exists() and all((root / split).is_dir() for split in SPLITS)
     for flag in ("contamination", "picture"):
@@ -112,6 +119,10 @@ def _run_inspect(arguments: argparse.Namespace) -> None:
         if config is not None:
             print(inspect_windows(store, config, arguments.batch_size, picture))
             picture = None
+            if arguments.weights is not None and path.name != SPLITS[1]:
+                dataset, tokenizer = WindowDataset(store, config), path.parent / "tokenizer.json"
+                weights = read_weights(arguments.weights, len(dataset))
+                print(describe_extremes(dataset, weights, tokenizer if tokenizer.exists() else None))
     if prepared:
         show_prepared(root, contamination=arguments.contamination, seq_len=arguments.seq_len, picture=arguments.picture)
 

@@ -82,12 +82,16 @@ class SimulatedLearner:
 
     def losses(self, ids: NDArray[np.int64]) -> NDArray[np.float64]:
         """Loss of windows now, float64, in nats."""
-        start, end, patience = (
-            np.array([getattr(kind, name) for kind in KINDS])[self._kind_of_set]
-            for name in ("start", "end", "patience")
-        )
+        start, end, patience = (self._of_each_set(name) for name in ("start", "end", "patience"))
         level = end + (start - end) * np.exp(-self.practice / (patience * self._of_set))
         return np.asarray(level[self.cluster[ids]] * self.factor[ids])
+
+    def final_losses(self) -> NDArray[np.float64]:
+        """Loss of each window after endless practice: what a perfect reference model would say, float64 `[N]`."""
+        return np.asarray(self._of_each_set("end")[self.cluster] * self.factor)
+
+    def _of_each_set(self, name: str) -> NDArray[np.float64]:
+        return np.array([getattr(kind, name) for kind in KINDS])[self._kind_of_set]
 
     def train(self, policy: WeightPolicy, passes: float, seed: int = 0) -> NDArray[np.float64]:
         """Draw as many windows as `passes` times N, with updates as a callback makes them.

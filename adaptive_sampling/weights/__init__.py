@@ -8,6 +8,7 @@ from adaptive_sampling.weights.concentration import Concentration, concentration
 from adaptive_sampling.weights.importance import share_target, weighted_mean
 from adaptive_sampling.weights.policy import WeightPolicy, WeightUpdate
 from adaptive_sampling.weights.record import record, recording
+from adaptive_sampling.weights.reference import next_token_losses, reference_losses
 from adaptive_sampling.weights.scarcity import scarcity_scores
 from adaptive_sampling.weights.schedules import Constant, Cosine, Linear, Piecewise, Schedule
 from adaptive_sampling.weights.signals import (
@@ -43,8 +44,10 @@ __all__ = [
     "WeightPolicy",
     "WeightUpdate",
     "concentration",
+    "next_token_losses",
     "record",
     "recording",
+    "reference_losses",
     "scarcity_scores",
     "share_target",
     "weighted_mean",

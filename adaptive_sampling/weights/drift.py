@@ -29,8 +29,6 @@ _PRIOR = 16.0
 _SURE = 2.0
 # A quarter of a group's observations at either end, at least this many, tell whether its level falls.
 _LEAST_AT_AN_END = 8.0
-# A group gets the benefit of the doubt up to this many standard errors.
-_DOUBT = 1.0
 # A needed fall below 2 % is none.
 _LEAST_FALL = 0.02
 
@@ -169,8 +167,8 @@ def _learnable(weight: Floats, means: Floats, variance: float, gate: float) -> F
     needed = gate * max(float(fall_of_all[0] - _SURE * error_of_all[0]), 0.0)
     if needed < _LEAST_FALL:
         return np.ones(len(weight))
-    fall, error = _fall(weight, means, variance)
-    shares = np.clip((fall + _DOUBT * error) / needed, 0.0, 1.0)
+    shares = np.clip(_fall(weight, means, variance)[0] / needed, 0.0, 1.0)
+    # A group gets the benefit of the doubt until it has been seen this often.
     return np.where(count >= 2 * _LEAST_AT_AN_END, shares, 1.0)
 
 
