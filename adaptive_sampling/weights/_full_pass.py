@@ -259,8 +259,8 @@ def full_pass(parts: Parts, moment: Moment) -> tuple[Frozen, NDArray[np.float32]
     weights = np.empty(length, np.float32)
 
     def weigh(part: slice) -> float:
-        weights[part] = limited(frozen, parts, values[part], part)
-        return float(np.square(weights[part], dtype=np.float64).sum())
+        weights[part] = block = limited(frozen, parts, values[part], part)
+        return float(np.square(block).sum())
 
     count = length if included is None else int(included.sum())
     mean_square = math.fsum(map_blocks(length, weigh)) / count
@@ -298,11 +298,11 @@ def _learned(frozen: Frozen, parts: Parts, values: NDArray[np.float32]) -> Froze
 
     def raise_to_power(part: slice) -> tuple[float, float, float]:
         relative = positive(frozen, parts, values[part])
-        values[part] = raised = transforms.power_of(relative, power, 1.0).astype(np.float32)
+        values[part] = raised = transforms.power_of(relative, power, 1.0)
         if included is not None:
             relative, raised = relative[included[part]], raised[included[part]]
         rest = relative if power == 1.0 else np.power(np.maximum(relative, 1e-12), 2.0 - power)
-        return float(raised.sum(dtype=np.float64)), float(np.square(relative).sum()), float(rest.sum())
+        return float(raised.sum()), float(np.square(relative).sum()), float(rest.sum())
 
     found = map_blocks(length, raise_to_power)
     sums = [math.fsum(f[i] for f in found) for i in range(3)]

@@ -58,12 +58,26 @@ def checked_observations(
     for column in columns.values():
         finite &= np.isfinite(column)
     kept = checked[finite]
-    observed, place, counts = np.unique(kept, return_inverse=True, return_counts=True)
-    means = {
-        name: np.bincount(place, weights=column[finite], minlength=len(observed)) / counts
-        for name, column in columns.items()
-    }
-    return observed, means, int((~finite).sum())
+    ordered, order = _sorted_with_places(kept)
+    means = {name: column[finite][order] for name, column in columns.items()}
+    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    if len(starts) < len(ordered):
+        counts = np.diff(starts, append=len(ordered))
+        means = {name: np.add.reduceat(column, starts) / counts for name, column in means.items()}
+    return ordered[starts], means, len(checked) - len(kept)
+
+
+def _sorted_with_places(ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Ids in rising order and where each was; equal ids in their own order.
+
+    Id and place in one number: a sort of numbers is several times faster than one that has to report places.
+    """
+    bits = max(len(ids) - 1, 1).bit_length()
+    if len(ids) and int(ids.max()).bit_length() + bits > 62:
+        order = np.argsort(ids, kind="stable")
+        return ids[order], order
+    keys = np.sort((ids << bits) | np.arange(len(ids)))
+    return keys >> bits, keys & ((1 << bits) - 1)
 
 
 def checked_signal_values(signal: Signal, values: Any, count: int) -> Floats:
