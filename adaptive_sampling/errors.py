@@ -1,6 +1,10 @@
 """Errors that callers may want to catch by name."""
 
-__all__ = ["StateMismatchError", "StoreError"]
+__all__ = ["MissingPackageError", "StateMismatchError", "StoreError"]
+
+
+class MissingPackageError(ImportError):
+    """A package that a function needs is not installed; the message says what to install."""
 
 
 class StateMismatchError(ValueError):

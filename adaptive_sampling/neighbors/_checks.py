@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 
@@ -19,29 +20,24 @@ def positive_integer(name: str, value: Any) -> int:
     return int(value)
 
 
-def unit_rows(name: str, features: Any) -> NDArray[np.float32]:
-    """C-contiguous float32 copy `[N, dim]` of `features` with rows of unit length; rows of zeros stay zeros.
+def feature_matrix(name: str, features: Any) -> NDArray[Any]:
+    """`features` as a real array `[N, dim]` of whatever layout; a memory map stays one, nothing is copied.
 
     Raises:
         TypeError: if the values are no real numbers.
-        ValueError: if the array is not two-dimensional or a row is not finite; the message names the rows.
+        ValueError: if the array is not two-dimensional, has no columns, or is a tensor that is not on the CPU.
     """
-    array = np.asarray(features)
-    if array.dtype.kind not in "fiu":
-        raise TypeError(f"`{name}` must be real numbers, got dtype {array.dtype}. Convert to float32.")
+    if isinstance(features, torch.Tensor):
+        if features.device.type != "cpu":
+            raise ValueError(f"`{name}` must be on the CPU, got a tensor on {features.device}. Call .cpu() first.")
+        features = features.detach()
+        features = features.float().numpy() if features.dtype == torch.bfloat16 else features.numpy()
+    array = features if isinstance(features, np.ndarray) else np.asarray(features)
     if array.ndim != 2 or array.shape[1] == 0:
         raise ValueError(f"`{name}` must have shape [rows, dim] with dim > 0, got {array.shape}.")
-    rows = np.array(array, dtype=np.float32, order="C")
-    # One sum per row finds what is not finite without a boolean array of the size of the features.
-    norms = np.sqrt(np.einsum("nd,nd->n", rows, rows, dtype=np.float64))
-    if not np.isfinite(norms).all():
-        bad = np.flatnonzero(~np.isfinite(norms))
-        raise ValueError(
-            f"`{name}` must be finite, got NaN or infinity in {len(bad)} rows, first {bad[:5].tolist()}. "
-            "Drop or repair these rows."
-        )
-    rows /= np.where(norms > 0, norms, 1.0)[:, None].astype(np.float32)
-    return rows
+    if array.dtype.kind not in "fiu":
+        raise TypeError(f"`{name}` must be real numbers, got dtype {array.dtype}. Convert to float32.")
+    return array
 
 
 def group_codes(name: str, groups: Any, length: int) -> NDArray[Any]:
@@ -57,3 +53,14 @@ def group_codes(name: str, groups: Any, length: int) -> NDArray[Any]:
     if length and array.dtype.kind not in "iu":
         raise TypeError(f"`{name}` must be integers, got dtype {array.dtype}. Number the groups first.")
     return array
+
+
+def unit_threshold(name: str, value: Any) -> float:
+    """`value` as a similarity in (0, 1].
+
+    Raises:
+        ValueError: for anything else.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or not 0 < value <= 1:
+        raise ValueError(f"`{name}` must be in (0, 1], got {value!r}.")
+    return float(value)

@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_sampling._random import stable_hash
-from adaptive_sampling.neighbors._checks import positive_integer, unit_rows
+from adaptive_sampling.neighbors._checks import feature_matrix, positive_integer
+from adaptive_sampling.neighbors._faiss import safe_threads
+from adaptive_sampling.neighbors.rows import Rows, common_part
 
 _ITERATIONS = 20
 
@@ -17,7 +19,7 @@ def cluster(features: Any, num_clusters: int = 64, *, seed: int = 0) -> NDArray[
     """Cluster of each row, by spherical k-means.
 
     Args:
-        features: real `[N, dim]`; rows are scaled to unit length.
+        features: real `[N, dim]`; rows are taken without what they have in common, and scaled to unit length.
         num_clusters: clusters to make; at most one per row.
         seed: key of the first centres and of the rows trained on (256 per cluster).
 
@@ -35,16 +37,16 @@ def cluster(features: Any, num_clusters: int = 64, *, seed: int = 0) -> NDArray[
         O(N·num_clusters·dim) time, beside training on 256 rows per cluster.
     """
     count = positive_integer("num_clusters", num_clusters)
-    rows = unit_rows("features", features)
+    source = feature_matrix("features", features)
+    rows = Rows("features", source, centre=common_part(source, seed=seed)).all()
     if len(rows) == 0:
         return np.empty(0, dtype=np.int64)
-    import faiss
-
-    settings = faiss.ClusteringParameters()
-    settings.seed = stable_hash(seed, "clusters") % (1 << 31)
-    settings.spherical = True
-    settings.niter = _ITERATIONS
-    settings.min_points_per_centroid = 1  # else Faiss writes a warning to stderr
-    centres = faiss.IndexFlatIP(rows.shape[1])
-    faiss.Clustering(rows.shape[1], min(count, len(rows)), settings).train(rows, centres)
-    return np.asarray(centres.search(rows, 1)[1][:, 0], dtype=np.int64)
+    with safe_threads() as faiss:
+        settings = faiss.ClusteringParameters()
+        settings.seed = stable_hash(seed, "clusters") % (1 << 31)
+        settings.spherical = True
+        settings.niter = _ITERATIONS
+        settings.min_points_per_centroid = 1  # else Faiss writes a warning to stderr
+        centres = faiss.IndexFlatIP(rows.shape[1])
+        faiss.Clustering(rows.shape[1], min(count, len(rows)), settings).train(rows, centres)
+        return np.asarray(centres.search(rows, 1)[1][:, 0], dtype=np.int64)

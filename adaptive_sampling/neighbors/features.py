@@ -1,14 +1,15 @@
-"""A feature vector per window from its tokens alone: no model, no download.
+"""A feature vector per window, or per document, from its tokens alone: no model, no download.
 
 Tokens and pairs of neighbouring tokens are hashed into 512 buckets and counted. Square roots even out the variance of
 counts, the inverse document frequency lowers what is everywhere, a Gaussian projection shortens the vector, and what
-all windows share is subtracted, so that the inner product of two unit vectors is near 0 for unrelated windows and near
-1 for near-copies.
+all rows have in common is subtracted, so that the inner product of two unit vectors is near 0 for unrelated rows and
+near 1 for near-copies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +17,8 @@ from numpy.typing import NDArray
 
 from adaptive_sampling._random import keyed_generator
 from adaptive_sampling.neighbors._checks import positive_integer
+from adaptive_sampling.neighbors.feature_file import Float32, Progress, fill_features
+from adaptive_sampling.neighbors.rows import common_part
 
 NUM_BUCKETS = 512
 _SHIFT = np.uint32(32 - 9)  # the top 9 bits of a 32-bit product
@@ -23,9 +26,8 @@ _TOKEN = np.uint32(0x9E3779B1)
 _FIRST = np.uint32(0x85EBCA77)
 _SECOND = np.uint32(0xC2B2AE3D)
 _MIX = np.uint32(0x27D4EB2F)
-# Below this many rows the common part is not known well enough to subtract it whole: of two near-copies alone, it would
-# leave two opposite vectors.
-_ROWS_FOR_CENTRE = 16
+_FITTED_ROWS = 4096
+_TOKENS_AT_A_TIME = 1 << 22
 
 
 class ReadableWindows(Protocol):
@@ -36,6 +38,51 @@ class ReadableWindows(Protocol):
 
     def read(self, ids: NDArray[np.int64]) -> Mapping[str, Any]:
         """`{"input_ids": int64 [B, W], "labels": int64 [B, W]}`; labels of −100 at the end of a row mark padding."""
+
+
+class Documents:
+    """Whole documents of a token stream, in the place of windows.
+
+    Args:
+        tokens: integers `[T]`, an array or memory map.
+        document_ends: integers `[D]`, ascending: the token behind each document's last.
+
+    Raises:
+        ValueError: if the ends do not ascend within the tokens.
+
+    Example:
+        >>> features = hashed_features(Documents([5, 6, 7, 0, 5, 6, 7, 0], [4, 8]))
+        >>> round(float(features[0] @ features[1]), 3)
+        1.0
+    """
+
+    def __init__(self, tokens: Any, document_ends: Any) -> None:
+        self.tokens = tokens if isinstance(tokens, np.ndarray) else np.asarray(tokens)
+        self.ends = np.asarray(document_ends, dtype=np.int64)
+        self.starts = np.concatenate([np.zeros(1, np.int64), self.ends])[:-1]
+        if (self.ends < self.starts).any() or self.ends.max(initial=0) > len(self.tokens):
+            raise ValueError(f"`document_ends` must ascend to at most {len(self.tokens)} tokens, got others.")
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def count_features(self, ids: NDArray[np.int64]) -> NDArray[np.float64]:
+        """As `token_features`, of documents of any length."""
+        lengths = self.ends[ids] - self.starts[ids]
+        row_ends = np.cumsum(lengths)
+        shift = self.starts[ids] - (row_ends - lengths)
+        counts = np.zeros(len(ids) * NUM_BUCKETS, dtype=np.int64)
+        total = int(row_ends[-1]) if len(ids) else 0
+        for first in range(0, total, _TOKENS_AT_A_TIME):
+            last = min(first + _TOKENS_AT_A_TIME, total)
+            place = np.arange(first, min(last + 1, total))  # one more, for the pair across the border
+            row = np.searchsorted(row_ends, place, side="right")
+            tokens = self.tokens[place + shift[row]].astype(np.uint32)
+            singles, pairs = _hashed(tokens)
+            at = row * NUM_BUCKETS
+            counts += np.bincount((at + singles)[: last - first], minlength=len(counts))
+            counts += np.bincount((at[:-1] + pairs)[row[1:] == row[:-1]], minlength=len(counts))
+        return np.sqrt(counts).reshape(len(ids), NUM_BUCKETS)
 
 
 def token_features(input_ids: Any, labels: Any = None) -> NDArray[np.float64]:
@@ -68,13 +115,7 @@ def token_features(input_ids: Any, labels: Any = None) -> NDArray[np.float64]:
             raise ValueError(f"`labels` must have the shape of `input_ids` {tokens.shape}, got {real.shape}.")
         if not real[:, -1].all():
             lengths = np.where(real.any(1), width - real[:, ::-1].argmax(1), 0)
-    tokens = tokens.astype(np.uint32)
-    singles = (tokens * _TOKEN) >> _SHIFT
-    pairs = tokens[:, :-1] * _FIRST
-    pairs += tokens[:, 1:] * _SECOND
-    pairs ^= pairs >> np.uint32(15)
-    pairs *= _MIX
-    pairs >>= _SHIFT
+    singles, pairs = _hashed(tokens.astype(np.uint32))
     first_bucket = (np.arange(rows, dtype=np.int64) * NUM_BUCKETS)[:, None]
     counts = np.zeros(rows * NUM_BUCKETS, dtype=np.int64)
     for hashed, shorter in ((singles, 0), (pairs, 1)):
@@ -87,16 +128,27 @@ def token_features(input_ids: Any, labels: Any = None) -> NDArray[np.float64]:
     return np.sqrt(counts).reshape(rows, NUM_BUCKETS)
 
 
+def _hashed(tokens: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    """Bucket of each token, and of each pair of neighbours along the last axis."""
+    singles = (tokens * _TOKEN) >> _SHIFT
+    pairs = tokens[..., :-1] * _FIRST
+    pairs += tokens[..., 1:] * _SECOND
+    pairs ^= pairs >> np.uint32(15)
+    pairs *= _MIX
+    pairs >>= _SHIFT
+    return singles, pairs
+
+
 class HashedFeaturizer:
     """Features of any dataset, in the terms of the dataset it was fitted to.
 
-    Held-out windows are comparable with training windows only if document frequencies, centre and projection are those
-    of the training windows: fit on these, transform both.
+    Held-out rows are comparable with training rows only if document frequencies, centre and projection are those of
+    the training rows: fit on these, transform both.
 
     Args:
         dim: length of a feature vector.
-        seed: key of the projection.
-        batch_size: windows read at a time.
+        seed: key of the projection and of the rows looked at by `fit`.
+        batch_size: rows read at a time.
 
     Raises:
         ValueError: if `dim` or `batch_size` is no positive integer.
@@ -105,7 +157,7 @@ class HashedFeaturizer:
         A function of dataset and arguments; `batch_size` may change the last bit of a float32.
 
     Cost:
-        `fit` and `transform` each read every window once; memory is one batch.
+        `fit` reads 4,096 rows at most, `transform` reads every row once; memory is one batch.
     """
 
     def __init__(self, dim: int = 64, *, seed: int = 0, batch_size: int = 256) -> None:
@@ -113,71 +165,113 @@ class HashedFeaturizer:
         self.seed = seed
         self.batch_size = positive_integer("batch_size", batch_size)
         self._centre: NDArray[np.float64] | None = None
-        self._projection: NDArray[np.float64] | None = None
+        self._projection: Float32 | None = None
 
-    def fit(self, dataset: ReadableWindows) -> HashedFeaturizer:
-        """Learn how often each bucket is hit and what all windows have in common; returns itself."""
-        num_windows = len(dataset)
-        hits = np.zeros(NUM_BUCKETS, dtype=np.int64)
-        total = np.zeros(NUM_BUCKETS)
-        for _, rows in self._batches(dataset):
-            hits += np.count_nonzero(rows, axis=0)
-            total += rows.sum(axis=0)
-        frequency = np.log((1 + num_windows) / (1 + hits)) + 1
+    def fit(self, dataset: ReadableWindows | Documents) -> HashedFeaturizer:
+        """Learn how often each bucket is hit and what rows have in common; returns itself."""
+        num_rows = len(dataset)
+        chosen = np.arange(num_rows)
+        if num_rows > _FITTED_ROWS:
+            generator = keyed_generator(self.seed, "hashed features of")
+            chosen = np.sort(generator.choice(num_rows, _FITTED_ROWS, replace=False, shuffle=False))
+        parts = [
+            _unit(_counts(dataset, chosen[first : first + self.batch_size]))
+            for first in range(0, len(chosen), self.batch_size)
+        ]
+        rows = np.concatenate([np.empty((0, NUM_BUCKETS)), *parts])
+        rows = rows[rows.any(axis=1)]
+        frequency = np.log((1 + len(rows)) / (1 + np.count_nonzero(rows, axis=0))) + 1
         gaussian = keyed_generator(self.seed, "hashed features", self.dim).standard_normal((NUM_BUCKETS, self.dim))
-        self._projection = frequency[:, None] * gaussian
-        self._centre = total / (num_windows + _ROWS_FOR_CENTRE)
+        self._projection = (frequency[:, None] * gaussian).astype(np.float32)
+        # Of a single place nothing is known to be common to all: subtracted, it would leave nothing.
+        centre = common_part(rows * frequency, seed=self.seed) / frequency
+        self._centre = centre if len(rows) and (np.abs(rows - centre).max() > 1e-9) else np.zeros(NUM_BUCKETS)
         return self
 
-    def transform(self, dataset: ReadableWindows) -> NDArray[np.float32]:
+    def transform(
+        self,
+        dataset: ReadableWindows | Documents,
+        *,
+        out: str | Path | None = None,
+        progress: Progress | None = None,
+    ) -> Float32:
         """Features of `dataset`.
 
+        Args:
+            dataset: windows or documents.
+            out: `.npy` file to write; it goes on where it was interrupted, see `fill_features`.
+            progress: called with ("features", rows done, N).
+
         Returns:
-            float32 `[N, dim]`, rows of unit length; a row of zeros where a window holds no token.
+            float32 `[N, dim]`, rows of unit length; a row of zeros where a row holds no token.
 
         Raises:
             RuntimeError: before `fit`.
         """
         if self._centre is None or self._projection is None:
             raise RuntimeError("a HashedFeaturizer must be fitted before `transform`. Call fit(dataset) first.")
-        features = np.empty((len(dataset), self.dim), dtype=np.float32)
-        for first, rows in self._batches(dataset):
-            vectors = (rows - self._centre) @ self._projection
-            empty = ~rows.any(axis=1)
-            vectors[empty] = 0
-            norms = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))
-            features[first : first + len(rows)] = vectors / np.where(norms > 0, norms, 1)[:, None]
-        return features
+        centre, projection = self._centre, self._projection
 
-    def _batches(self, dataset: ReadableWindows) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        num_windows = len(dataset)
-        for first in range(0, num_windows, self.batch_size):
-            ids = np.arange(first, min(first + self.batch_size, num_windows), dtype=np.int64)
-            batch = dataset.read(ids)
-            yield first, token_features(batch["input_ids"], batch["labels"])
+        def compute(first: int, last: int) -> Float32:
+            rows = _counts(dataset, np.arange(first, last, dtype=np.int64))
+            empty = ~rows.any(axis=1)
+            vectors = (_unit(rows) - centre).astype(np.float32) @ projection
+            vectors[empty] = 0
+            return np.asarray(_unit(vectors), dtype=np.float32)
+
+        return fill_features(
+            compute,
+            len(dataset),
+            self.dim,
+            batch_size=self.batch_size,
+            settings={"features": "hashed", "seed": self.seed},
+            out=out,
+            progress=progress,
+        )
+
+
+def _counts(dataset: ReadableWindows | Documents, ids: NDArray[np.int64]) -> NDArray[np.float64]:
+    if isinstance(dataset, Documents):
+        return dataset.count_features(ids)
+    batch = dataset.read(ids)
+    return token_features(batch["input_ids"], batch["labels"])
+
+
+def _unit(rows: NDArray[Any]) -> NDArray[Any]:
+    norms = np.sqrt(np.einsum("nd,nd->n", rows, rows))
+    return rows / np.where(norms > 0, norms, 1)[:, None]
 
 
 def hashed_features(
-    dataset: ReadableWindows, dim: int = 64, *, seed: int = 0, batch_size: int = 256
-) -> NDArray[np.float32]:
-    """Feature vectors of all windows of `dataset`, from hashed counts of their tokens and token pairs.
+    dataset: ReadableWindows | Documents,
+    dim: int = 64,
+    *,
+    seed: int = 0,
+    batch_size: int = 256,
+    out: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Float32:
+    """Feature vectors of all windows (or `Documents`), from hashed counts of their tokens and token pairs.
 
-    Inner products of rows are near 1 for near-copies and near 0 for unrelated windows.
+    Inner products of rows are near 1 for near-copies and near 0 for unrelated rows.
 
     Args:
-        dataset: anything with `len()` and `read(ids)`, see `ReadableWindows`.
+        dataset: anything with `len()` and `read(ids)`, see `ReadableWindows`, or `Documents`.
         dim: length of a feature vector.
         seed: key of the projection.
-        batch_size: windows read at a time.
+        batch_size: rows read at a time.
+        out: `.npy` file to write; called again after an interruption, it goes on where it was.
+        progress: called with ("features", rows done, N).
 
     Returns:
-        float32 `[N, dim]`, rows of unit length; a row of zeros where a window holds no token.
+        float32 `[N, dim]`, rows of unit length; a row of zeros where a row holds no token. With `out`, a memory map.
 
     Raises:
-        ValueError: if `dim` or `batch_size` is no positive integer.
+        ValueError: if `dim` or `batch_size` is no positive integer, or `out` does not end with .npy.
+        FileExistsError: if `out` exists.
 
     Cost:
-        Two readings of the dataset, O(N·W) time; memory beyond the result is one batch.
+        One reading of the dataset, O(N·W) time; memory beyond the result is one batch.
     """
     featurizer = HashedFeaturizer(dim, seed=seed, batch_size=batch_size)
-    return featurizer.fit(dataset).transform(dataset)
+    return featurizer.fit(dataset).transform(dataset, out=out, progress=progress)

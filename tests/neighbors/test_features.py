@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from adaptive_sampling.neighbors import HashedFeaturizer, hashed_features, token_features
+from adaptive_sampling.neighbors import Documents, HashedFeaturizer, hashed_features, token_features
 
 
 class Rows:
@@ -112,7 +112,8 @@ def test_featurizer_compares_held_out_windows_in_the_terms_of_training():
     assert (np.diag(similarity)[:20] > 0.85).all()
     assert similarity[20:].max() < 0.75
     # The terms are those of the training windows, whatever else is transformed.
-    np.testing.assert_array_equal(featurizer.transform(Rows(held_out[:5])), featurizer.transform(Rows(held_out))[:5])
+    alone, together = featurizer.transform(Rows(held_out[:5])), featurizer.transform(Rows(held_out))[:5]
+    np.testing.assert_allclose(alone, together, atol=1e-6)
 
 
 def test_featurizer_must_be_fitted_first():
@@ -125,3 +126,48 @@ def test_featurizer_must_be_fitted_first():
 def test_featurizer_refuses_bad_sizes(name, bad):
     with pytest.raises(ValueError, match=rf"`{name}` must be a positive integer, got {bad}"):
         HashedFeaturizer(**{name: bad})
+
+
+def test_documents_are_counted_as_windows_of_their_length_are(monkeypatch):
+    from adaptive_sampling.neighbors import features as module
+
+    rng = np.random.default_rng(4)
+    lengths = np.array([3, 1, 0, 50, 7])
+    tokens = rng.integers(0, 60_000, lengths.sum()).astype(np.uint16)
+    ends = np.cumsum(lengths)
+    documents = Documents(tokens, ends)
+    expected = [token_features(tokens[None, end - n : end])[0] for end, n in zip(ends, lengths, strict=True)]
+    for size in (1 << 22, 4, 1):
+        monkeypatch.setattr(module, "_TOKENS_AT_A_TIME", size)
+        np.testing.assert_array_equal(documents.count_features(np.arange(5)), expected)
+        np.testing.assert_array_equal(documents.count_features(np.array([4, 0, 4])), np.array(expected)[[4, 0, 4]])
+
+
+def test_near_copied_documents_are_found_whatever_their_lengths():
+    rng = np.random.default_rng(5)
+    lengths = rng.integers(200, 2000, 100)
+    texts = [zipf_rows(rng, 1, n)[0] for n in lengths]
+    texts += [changed(rng, text[None], 0.03)[0] for text in texts[:30]]
+    features = hashed_features(Documents(np.concatenate(texts), np.cumsum([len(text) for text in texts])))
+    similarity = features @ features.T
+    assert (np.diag(similarity[:30, 100:]) > 0.85).all()
+    np.fill_diagonal(similarity, 0)
+    similarity[np.arange(30), np.arange(100, 130)] = similarity[np.arange(100, 130), np.arange(30)] = 0
+    assert similarity.max() < 0.75
+
+
+def test_documents_refuse_ends_that_do_not_fit():
+    with pytest.raises(ValueError, match=r"`document_ends` must ascend to at most 3"):
+        Documents([1, 2, 3], [2, 4])
+    with pytest.raises(ValueError, match="`document_ends`"):
+        Documents([1, 2, 3], [2, 1])
+
+
+def test_most_windows_being_copies_of_one_does_not_hide_that_they_are():
+    rng = np.random.default_rng(6)
+    rows = zipf_rows(rng, 1000, 256)
+    rows[:800] = changed(rng, np.tile(rows[:1], (800, 1)), 0.03)
+    features = hashed_features(Rows(rows))
+    similarity = features @ features.T
+    assert np.quantile(similarity[:800, :800], 0.01) > 0.8
+    assert similarity[800:, :800].max() < 0.75

@@ -1,8 +1,11 @@
+import sys
+
 import numpy as np
 import pytest
+import torch
 
 from adaptive_sampling.weights import scarcity_scores
-from adaptive_sampling.weights.scarcity import ranks_around_one
+from adaptive_sampling.weights.scarcity import capped_inverse_sizes, ranks_around_one
 
 
 def heaps(rng, copies=6):
@@ -17,19 +20,23 @@ def test_density_is_one_over_the_size_of_the_near_copy_set():
 
 
 def test_density_respects_the_threshold():
-    pair = [[1.0, 0.0], [0.9, np.sqrt(1 - 0.81)], [0.0, -1.0]]
-    np.testing.assert_allclose(scarcity_scores(pair, threshold=0.89), [0.75, 0.75, 1.5])
+    # Pairs of opposite rows: their common part is the origin.
+    pair = np.array([[1.0, 0.0], [0.9, np.sqrt(1 - 0.81)], [-1.0, 0.0], [-0.9, -np.sqrt(1 - 0.81)], [0, 2], [0, -2]])
+    np.testing.assert_allclose(scarcity_scores(pair, threshold=0.89), [0.75, 0.75, 0.75, 0.75, 1.5, 1.5])
     np.testing.assert_allclose(scarcity_scores(pair, threshold=0.91), 1)
 
 
-@pytest.mark.parametrize("measure", ["density", "distance"])
+@pytest.mark.parametrize("measure", ["density", "distance", "cluster"])
 def test_scarcity_has_mean_one_and_copies_share_a_score(measure):
     scores = scarcity_scores(heaps(np.random.default_rng(0)), 4, measure=measure)
     assert scores.mean() == pytest.approx(1, rel=1e-12)
     for copied in range(5):
         same = np.r_[copied, 50 + 6 * copied : 56 + 6 * copied]
         assert np.ptp(scores[same]) < 1e-12
-    assert scores[:5].max() < scores[5:50].min()
+    assert scores[:5].mean() < scores[5:50].mean()
+    if measure != "cluster":
+        assert scores[:5].max() < scores[5:50].min()
+    np.testing.assert_array_equal(scores, scarcity_scores(heaps(np.random.default_rng(0)), 4, measure=measure))
 
 
 def test_distance_ranks_by_the_kth_neighbour():
@@ -58,7 +65,7 @@ def test_windows_of_one_document_do_not_make_each_other_common(measure):
     np.testing.assert_allclose(scores, 1)
 
 
-@pytest.mark.parametrize("measure", ["density", "distance"])
+@pytest.mark.parametrize("measure", ["density", "distance", "cluster"])
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_scarcity_of_few_windows_is_one(measure, count):
     np.testing.assert_array_equal(scarcity_scores(np.eye(4)[:count], measure=measure), np.ones(count))
@@ -73,8 +80,65 @@ def test_scarcity_takes_any_real_dtype(measure, kind):
     )
 
 
+@pytest.mark.parametrize("measure", ["density", "distance", "cluster"])
+def test_scarcity_does_not_depend_on_where_the_origin_is(measure):
+    points = heaps(np.random.default_rng(2))
+    shifted = scarcity_scores(points + 1e4, 4, measure=measure)
+    if measure == "cluster":  # k-means may fall into another local optimum
+        assert np.corrcoef(shifted, scarcity_scores(points, 4, measure=measure))[0, 1] > 0.5
+    else:
+        np.testing.assert_allclose(shifted, scarcity_scores(points, 4, measure=measure), atol=1e-6)
+
+
+def test_distance_is_euclidean():
+    # On a line: second nearest at 3, 2, 3, 7.
+    np.testing.assert_allclose(
+        scarcity_scores([[0.0], [1.0], [3.0], [8.0]], 2, measure="distance"), np.array([1.0, 0.5, 1.0, 1.5])
+    )
+
+
+def test_cluster_sizes_are_inverted_and_capped():
+    scores = scarcity_scores(heaps(np.random.default_rng(3), copies=200), measure="cluster")
+    assert scores.mean() == pytest.approx(1, rel=1e-12)
+    assert scores.max() <= 4
+    assert scores[5:50].mean() > 2 * scores[50:].mean()
+    # One of 10 and nine alone... weights 1/9 and 1 scale to mean 1; a cap of 2 then binds.
+    labels = np.repeat(np.arange(11), [90] + [1] * 10)
+    np.testing.assert_allclose(capped_inverse_sizes(labels, 2.0), [80 / 90] * 90 + [2] * 10)
+    np.testing.assert_allclose(capped_inverse_sizes(labels, 20.0), [100 / 11 / 90] * 90 + [100 / 11] * 10)
+
+
+@pytest.mark.parametrize("measure", ["density", "distance", "cluster"])
+def test_scarcity_takes_tensors_maps_and_views(measure, tmp_path):
+    points = heaps(np.random.default_rng(4)).astype(np.float32)
+    expected = scarcity_scores(points, 4, measure=measure)
+    np.save(tmp_path / "points.npy", points)
+    for given in (
+        torch.from_numpy(points),
+        np.load(tmp_path / "points.npy", mmap_mode="r"),
+        np.asfortranarray(points),
+        np.repeat(points, 2, axis=1)[:, ::2],
+    ):
+        np.testing.assert_array_equal(scarcity_scores(given, 4, measure=measure), expected)
+
+
+def test_a_missing_faiss_is_named_with_the_cure(monkeypatch):
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    for measure in ("density", "distance", "cluster"):
+        with pytest.raises(ImportError, match=r"`faiss` must be installed.*pip install faiss-cpu"):
+            scarcity_scores(np.eye(5), measure=measure)
+
+
 def test_scarcity_refuses_an_unknown_measure_and_rows_that_are_not_finite():
     with pytest.raises(ValueError, match=r"`measure`.*'rarity'"):
         scarcity_scores(np.eye(2), measure="rarity")
     with pytest.raises(ValueError, match=r"first \[1\]"):
         scarcity_scores([[1.0, 0.0], [np.nan, 0.0]])
+    with pytest.raises(ValueError, match=r"`feats` must have shape|`features` must have shape"):
+        scarcity_scores(np.ones((3, 0)))
+    with pytest.raises(TypeError, match="real numbers"):
+        scarcity_scores([["a", "b"]])
+    with pytest.raises(ValueError, match=r"`groups` must hold one group per row \(3\)"):
+        scarcity_scores(np.eye(3), groups=[1, 2])
+    with pytest.raises(ValueError, match="`threshold` must be left out"):
+        scarcity_scores(np.eye(3), measure="distance", threshold=0.8)
