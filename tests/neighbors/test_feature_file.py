@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from adaptive_sampling.neighbors import hashed_features, open_features
 from adaptive_sampling.neighbors import feature_file as module
+from adaptive_sampling.neighbors import hashed_features, open_features
 from adaptive_sampling.neighbors.feature_file import fill_features
 
 
