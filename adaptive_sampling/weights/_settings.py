@@ -202,9 +202,26 @@ class WindowArrays:
             self.included = self.prior > 0
         for factor in (self.scarcity, self.prior):
             if factor is not None:
-                mean = float(factor.mean() if self.included is None else factor[self.included].mean())
-                # Scarcity may be 0 for all that is not excluded; the floor then makes it even.
-                factor /= mean if mean > 0 else 1.0
+                self._scale(factor)
+        self.scarcity_replaced = False
+
+    def _scale(self, factor: NDArray[np.float64]) -> None:
+        mean = float(factor.mean() if self.included is None else factor[self.included].mean())
+        # Scarcity may be 0 for all that is not excluded; the floor then makes it even.
+        factor /= mean if mean > 0 else 1.0
+
+    def replace_scarcity(self, scarcity: Any, length: int) -> None:
+        """Another scarcity in the place of the one that was given; `digests` stay those of what was given.
+
+        Raises:
+            ValueError: on values that are no factors, or another length.
+            TypeError: if they are no real numbers.
+        """
+        factors = checked_factors("scarcity", scarcity)
+        if len(factors) != length:
+            raise ValueError(f"`scarcity` must have one entry per window ({length}), got {len(factors)}.")
+        self._scale(factors)
+        self.scarcity, self.scarcity_replaced = factors, True
 
     def of(self, ids: NDArray[np.int64] | slice) -> tuple[Any, Any, Any]:
         """Group, scarcity and prior of some windows; numbers in place of missing arrays."""

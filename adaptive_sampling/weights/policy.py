@@ -83,7 +83,7 @@ class WeightPolicy:
         cooldown: likewise, over which λ falls back to 0 at the end.
         normalize_every: updates between two full passes, at most.
         importance: γ of `importance_weights`, a number or a `Schedule`; 0: no correction.
-        scarcity_measure: how `scarcity` enters: "density" multiplies, "distance" blends.
+        scarcity_measure: how `scarcity` enters: "density" multiplies, "distance" and "cluster" blend.
         gate: groups and windows whose value falls less than this share of the mean fall count for proportionally less:
             what is high for good is noise and teaches nothing. 0: no gate. It waits for evidence: until a group could
             have shown a fall, it counts in full. Signed signals, curricula and policies without `groups` have no gate.
@@ -463,6 +463,19 @@ class WeightPolicy:
             "probability": weight / float(self._weights.sum(dtype=np.float64)),
         }
 
+    def set_scarcity(self, scarcity: Any) -> None:
+        """Another scarcity for all windows; it counts from the next update on, which makes a full pass.
+
+        Args:
+            scarcity: real `[N]`, not negative; scaled to mean 1.
+
+        Raises:
+            ValueError: on values that are no factors, or another length; nothing is changed then.
+            TypeError: if they are no real numbers.
+        """
+        self._arrays.replace_scarcity(scarcity, self._bound())
+        self._clock.pass_step = -1
+
     # --- state ------------------------------------------------------------------------------------------------------
 
     def _fingerprint(self) -> dict[str, Any]:
@@ -472,6 +485,9 @@ class WeightPolicy:
     def state_dict(self) -> dict[str, Any]:
         """Tensors (copies) and Python primitives: all that the continued run depends on."""
         num_windows = self._bound()
+        arrays: dict[str, NDArray[Any]] = {"weights": self._weights, **self._table.rows._asdict()}
+        if self._arrays.scarcity is not None and self._arrays.scarcity_replaced:
+            arrays["scarcity"] = self._arrays.scarcity
         return {
             "version": _state.VERSION,
             "num_windows": num_windows,
@@ -482,7 +498,7 @@ class WeightPolicy:
             "frozen": _state.frozen_to_primitives(self._frozen),
             "drift": self._drift.state_dict(),
             "signal": self._signal.state_dict(),
-            **_state.to_tensors(weights=self._weights, **self._table.rows._asdict()),
+            **_state.to_tensors(**arrays),
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -500,6 +516,8 @@ class WeightPolicy:
         self._table = Table(0)
         self._table.rows = Rows(**{name: arrays[name] for name in COLUMNS})
         self._weights = arrays["weights"]
+        if "scarcity" in state_dict:
+            self._arrays.replace_scarcity(state_dict["scarcity"].to("cpu"), self.num_windows)
         self._grows = False
         self._frozen = _state.frozen_from_primitives(state_dict["frozen"])
         self._drift.load_state_dict(state_dict["drift"])
