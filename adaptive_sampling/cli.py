@@ -1,4 +1,4 @@
-"""The command `adaptive-sampling`: prepare a corpus, look into a token store, compare ways to draw windows.
+"""The command `adaptive-sampling`: prepare a corpus, look into it, find what is scarce, compare ways to draw windows.
 
 Exit codes: 0 on success; 2 on bad arguments or bad input, with one line on stderr that says what, where and the cure;
 130 when interrupted. `SUBCOMMANDS` is where a subcommand is added.
@@ -15,9 +15,9 @@ from typing import NoReturn, TypeAlias
 
 import numpy as np
 
-from adaptive_sampling import __version__, _ab_command
+from adaptive_sampling import __version__, _ab_command, _scarcity_command
 from adaptive_sampling.corpus import TokenStore
-from adaptive_sampling.corpus.commands import add_import, add_prepare, format_table, show_prepared
+from adaptive_sampling.corpus.commands import add_import, add_prepare, format_table, is_prepared, show_prepared
 from adaptive_sampling.corpus.manifest import SPLITS
 from adaptive_sampling.weight_files import describe_extremes, read_weights
 from adaptive_sampling.windows import WindowDataset
@@ -104,7 +104,7 @@ def _run_inspect(arguments: argparse.Namespace) -> None:
     if arguments.weights is not None and config is None:
         raise ValueError(f"`--weights` must come with --seq-len, got {arguments.weights!r} alone. Give --seq-len too.")
     root = Path(arguments.path)
-    prepared = not (root / "metadata.json").exists() and all((root / split).is_dir() for split in SPLITS)
+    prepared = is_prepared(root)
     for flag in ("contamination", "picture"):
         if getattr(arguments, flag) and not prepared:
             raise ValueError(
@@ -140,6 +140,7 @@ SUBCOMMANDS: dict[str, Callable[[Subparsers], None]] = {
     "prepare": add_prepare,
     "import": add_import,
     "inspect": _add_inspect,
+    **_scarcity_command.COMMANDS,
     **_ab_command.COMMANDS,
 }
 

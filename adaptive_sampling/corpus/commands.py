@@ -15,6 +15,7 @@ from adaptive_sampling.corpus.contamination import NGRAM, audit_contamination
 from adaptive_sampling.corpus.decode import MIN_CONFIDENCE
 from adaptive_sampling.corpus.embedded import embedded_documents
 from adaptive_sampling.corpus.imports import import_megatron, import_nanogpt
+from adaptive_sampling.corpus.manifest import SPLITS
 from adaptive_sampling.corpus.prepare import prepare
 from adaptive_sampling.corpus.progress import ProgressBar
 from adaptive_sampling.corpus.readers import Document
@@ -244,6 +245,11 @@ def _run_import(arguments: argparse.Namespace) -> None:
     else:
         store = import_megatron(arguments.path, arguments.out, **settings)
     print(f"{store.path}: {store.num_tokens} tokens, {store.check_eos()}")
+
+
+def is_prepared(root: Path) -> bool:
+    """Is it a folder that `prepare` made, with a store per split?"""
+    return not (root / "metadata.json").exists() and all((root / split).is_dir() for split in SPLITS)
 
 
 def show_prepared(root: Path, *, contamination: bool, seq_len: int | None, picture: str | None) -> None:

@@ -24,6 +24,15 @@ def add_window_arguments(parser: argparse.ArgumentParser) -> None:
         "--windows", action="store_true", help=f"audit windows (of {_DEFAULT_SEQ_LEN} inputs unless --seq-len is given)"
     )
     parser.add_argument("--seq-len", type=int, metavar="N", help="audit windows of N inputs")
+    add_window_settings(parser)
+    parser.add_argument("--batch-size", type=int, metavar="N", help="warn of a set smaller than N (default: 32)")
+    parser.add_argument(
+        "--windows-picture", metavar="FILE", help="write the audit as a picture (SVG), of the first store shown"
+    )
+
+
+def add_window_settings(parser: argparse.ArgumentParser) -> None:
+    """Add the settings of windows but their length."""
     parser.add_argument("--stride", type=int, metavar="N", help="distance of window starts (default: --seq-len)")
     parser.add_argument(
         "--pack",
@@ -35,10 +44,11 @@ def add_window_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--group-by", metavar="COLUMN", help="with --pack concat: a stream per value of the manifest")
     parser.add_argument("--thinning", type=float, metavar="F", help="share of windows to keep (default: 1.0)")
     parser.add_argument("--min-length", type=int, metavar="N", help="leave shorter documents out (default: 0)")
-    parser.add_argument("--batch-size", type=int, metavar="N", help="warn of a set smaller than N (default: 32)")
-    parser.add_argument(
-        "--windows-picture", metavar="FILE", help="write the audit as a picture (SVG), of the first store shown"
-    )
+
+
+def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Those of `add_window_settings` that stand on the command line, as arguments of `WindowConfig`."""
+    return {name: value for name in _SETTINGS if (value := getattr(arguments, name)) is not None}
 
 
 def window_config(arguments: argparse.Namespace) -> WindowConfig | None:
@@ -47,7 +57,7 @@ def window_config(arguments: argparse.Namespace) -> WindowConfig | None:
     Raises:
         ValueError, TypeError: for settings that are wrong, or given without windows.
     """
-    given = {name: value for name in _SETTINGS if (value := getattr(arguments, name)) is not None}
+    given = given_settings(arguments)
     if not arguments.windows and arguments.seq_len is None:
         extra = {**given, **{name: getattr(arguments, name) for name in ("batch_size", "windows_picture")}}
         for name, value in extra.items():
