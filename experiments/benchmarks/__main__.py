@@ -2,11 +2,12 @@
 
 import argparse
 
-from experiments.benchmarks import draws, policy, preparing, step_time, windows
+from experiments.benchmarks import draws, neighbors, policy, preparing, step_time, windows
 
 BENCHMARKS = {
     "draws": lambda large: draws.rows(large=large),
     "windows": lambda large: windows.rows(),
+    "neighbors": lambda large: neighbors.rows(),
     "policy": lambda large: policy.rows(),
     "step_time": lambda large: step_time.rows(),
     "preparing": lambda large: preparing.rows(large=large),
