@@ -106,6 +106,42 @@ def _near_middle(rows: NDArray[np.float32], sets: Int64, members: Int64, thresho
     return result
 
 
+def join_to_middles(rows: NDArray[np.float32], sets: Int64, nearest: Int64, threshold: float) -> Int64:
+    """Put rows that are alone into the set of their nearest row, where they are similar to the middle of that set.
+
+    What single copies differ by is averaged out in the middle of three or more: a copy that was changed more than the
+    others is still close to it.
+
+    Args:
+        rows: float32 `[N, dim]`, of unit length or zeros.
+        sets: int64 `[N]`, smallest member of each row's set.
+        nearest: int64 `[N]`, nearest row of each row, −1 where there is none.
+        threshold: cosine to the middle.
+
+    Returns:
+        int64 `[N]`, the new sets, named by their smallest members.
+    """
+    sizes = np.bincount(sets, minlength=len(sets))
+    joining = np.flatnonzero((sizes[sets] == 1) & (nearest >= 0))
+    joining = joining[sizes[sets[nearest[joining]]] > 2]
+    if not len(joining):
+        return sets
+    wanted = sets[nearest[joining]]
+    names, number = np.unique(wanted, return_inverse=True)
+    is_wanted = np.zeros(len(sets), dtype=bool)
+    is_wanted[names] = True
+    members = np.flatnonzero(is_wanted[sets])
+    members = members[np.argsort(sets[members], kind="stable")]
+    starts = np.flatnonzero(np.r_[True, np.diff(sets[members]) > 0])
+    middles = np.add.reduceat(rows[members].astype(np.float64), starts, axis=0)
+    lengths = np.sqrt(np.einsum("sd,sd->s", middles, middles))
+    middles /= np.where(lengths > 0, lengths, 1.0)[:, None]
+    near = np.einsum("jd,jd->j", rows[joining].astype(np.float64), middles[number]) >= threshold
+    result = sets.copy()
+    result[joining[near]] = wanted[near]
+    return _smallest(result, np.arange(len(sets)), len(sets))[result]
+
+
 def _smallest(sets: Int64, members: Int64, num_rows: int) -> Int64:
     """int64 `[num_rows]`: of each set named in `sets`, its smallest member."""
     smallest = np.full(num_rows, num_rows, dtype=np.int64)

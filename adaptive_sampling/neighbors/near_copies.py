@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from adaptive_sampling._random import hash_rows
 from adaptive_sampling.neighbors._checks import feature_matrix, group_codes, unit_threshold
-from adaptive_sampling.neighbors._sets import connected_sets, split_chains
+from adaptive_sampling.neighbors._sets import connected_sets, join_to_middles, split_chains
 from adaptive_sampling.neighbors.indexes import IndexKind
 from adaptive_sampling.neighbors.rows import Rows, common_part
 from adaptive_sampling.neighbors.search import Neighbors, nearest
@@ -62,7 +62,8 @@ def find_near_copies(
     Two rows are linked if one is among the other's `num_neighbors` nearest and their similarity is at least
     `threshold`, or if they are equal. Rows of one group (a document, whose windows overlap) are never linked with each
     other, but may share a set through rows of other groups. Sets are the connected parts; but a row that is further
-    from the middle of its set than `threshold` only hangs on a chain, and is put into a set with others of its kind.
+    from the middle of its set than `threshold` only hangs on a chain, and is put into a set with others of its kind;
+    and a row that is alone joins the set of its nearest row if it is `threshold` similar to the middle of that set.
 
     Args:
         features: real `[N, dim]`.
@@ -102,6 +103,7 @@ def find_near_copies(
         np.concatenate([second, equal[1]]),
         histogram.threshold - _ROUNDING,
     )
+    sets = join_to_middles(rows.all(), sets, found.ids[:, 0], histogram.threshold - _ROUNDING)
     return NearCopies(sets, similarity, histogram, found, split)
 
 

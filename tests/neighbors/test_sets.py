@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adaptive_sampling.neighbors._sets import connected_sets, split_chains
+from adaptive_sampling.neighbors._sets import connected_sets, join_to_middles, split_chains
 
 
 @settings(max_examples=100, deadline=None)
@@ -51,3 +51,19 @@ def test_a_set_that_is_round_stays_whole():
     sets, split = split_chains(rows, np.zeros(300, np.int64), chain, chain + 1, 0.9)
     assert split == 0
     assert not sets.any()
+
+
+def test_a_row_joins_the_set_whose_middle_it_is_near_and_no_pair():
+    rng = np.random.default_rng(1)
+    middle, other = np.eye(40)[0], np.eye(40)[1]
+    noise = 0.4 * rng.standard_normal((6, 40)) / np.sqrt(40)
+    rows = np.concatenate([[other], middle + 1.5 * noise[:1], middle + noise[1:], [middle * 0.1 + other]])
+    rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    assert (rows[1] @ rows[2:7].T).max() < 0.86 < rows[1] @ rows[2:7].sum(0) / np.linalg.norm(rows[2:7].sum(0))
+    nearest = np.array([7, 2, 3, 2, 2, 2, 2, 2])
+    sets = np.array([0, 1, 2, 2, 2, 2, 2, 7])
+    assert join_to_middles(rows, sets, nearest, 0.86).tolist() == [0, 1, 1, 1, 1, 1, 1, 7]
+    # With two members there is nothing to average; without a nearest row there is nothing to join.
+    pairs = np.array([0, 1, 2, 2, 4, 5, 6, 7])
+    assert join_to_middles(rows, pairs, nearest, 0.86).tolist() == pairs.tolist()
+    assert join_to_middles(rows, sets, np.full(8, -1), 0.86).tolist() == sets.tolist()
