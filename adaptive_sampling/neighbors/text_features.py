@@ -44,16 +44,20 @@ def text_features(
         raise ValueError(f"`num_texts` must be given where `texts` is a function, and only there, got {num_texts!r}.")
     encoder = _loaded(model) if isinstance(model, (str, Path)) else model
 
-    def compute(first: int, last: int) -> Float32:
-        some = [texts(i) for i in range(first, last)] if callable(texts) else list(texts[first:last])
+    def encoded(some: list[str]) -> Float32:
         vectors = encoder.encode(some, batch_size=size, show_progress_bar=False, convert_to_numpy=True)
         return np.asarray(vectors, dtype=np.float32)
+
+    def compute(first: int, last: int) -> Float32:
+        return encoded([texts(i) for i in range(first, last)] if callable(texts) else list(texts[first:last]))
+
+    width = encoded([""]).shape[1]
 
     count = len(texts) if not callable(texts) else int(num_texts or 0)
     return fill_features(
         compute,
         count,
-        int(encoder.get_sentence_embedding_dimension()),
+        width,
         batch_size=size,
         settings={"features": "text", "model": str(model) if isinstance(model, (str, Path)) else type(model).__name__},
         out=out,

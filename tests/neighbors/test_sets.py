@@ -54,10 +54,9 @@ def test_a_set_that_is_round_stays_whole():
 
 
 def test_a_row_joins_the_set_whose_middle_it_is_near_and_no_pair():
-    rng = np.random.default_rng(1)
-    middle, other = np.eye(40)[0], np.eye(40)[1]
-    noise = 0.4 * rng.standard_normal((6, 40)) / np.sqrt(40)
-    rows = np.concatenate([[other], middle + 1.5 * noise[:1], middle + noise[1:], [middle * 0.1 + other]])
+    # Members differ in a direction of their own each, the row alone in another.
+    middle, other, *own = np.eye(9)
+    rows = np.array([other, middle + 0.5 * own[0], *(middle + 0.45 * x for x in own[1:6]), middle * 0.1 + other])
     rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
     assert (rows[1] @ rows[2:7].T).max() < 0.86 < rows[1] @ rows[2:7].sum(0) / np.linalg.norm(rows[2:7].sum(0))
     nearest = np.array([7, 2, 3, 2, 2, 2, 2, 2])

@@ -9,10 +9,7 @@ TEXTS = ["to be or not to be", "the moon is far", "to be or not to bee", ""]
 
 
 class Encoder:
-    """The two methods of a SentenceTransformer that are used, on letters."""
-
-    def get_sentence_embedding_dimension(self):
-        return 26
+    """The one method of a SentenceTransformer that is used, on letters."""
 
     def encode(self, texts, batch_size, show_progress_bar, convert_to_numpy):
         assert not show_progress_bar
