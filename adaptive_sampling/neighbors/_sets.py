@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
 Int64 = NDArray[np.int64]
+TakeRows = Callable[[Int64], NDArray[np.float32]]
 _ROUNDS = 64
 
 
@@ -43,16 +46,14 @@ def connected_sets(num_rows: int, first: Int64, second: Int64) -> Int64:
             parent = grandparent
 
 
-def split_chains(
-    rows: NDArray[np.float32], sets: Int64, first: Int64, second: Int64, threshold: float
-) -> tuple[Int64, int]:
+def split_chains(take: TakeRows, sets: Int64, first: Int64, second: Int64, threshold: float) -> tuple[Int64, int]:
     """Take members out of sets whose middle they are not similar to.
 
     The middle of a set is the direction of the sum of its members. Who is at least `threshold` similar to it stays (if
     nobody is, only who is nearest to it); the others are linked anew among themselves; and so on with the new sets.
 
     Args:
-        rows: float32 `[N, dim]`, of unit length or zeros.
+        take: row numbers → float32 `[rows, dim]`, of unit length or zeros.
         sets: int64 `[N]`, smallest member of each row's set.
         first: int64 `[E]`, one end of each link.
         second: int64 `[E]`, the other end.
@@ -68,7 +69,7 @@ def split_chains(
     for _ in range(_ROUNDS):
         if not len(members):
             break
-        leaves = ~_near_middle(rows, result, members, threshold)
+        leaves = ~_near_middle(take, result, members, threshold)
         outside = members[leaves]
         if not len(outside):
             break
@@ -88,13 +89,13 @@ def split_chains(
     return result, int(taken_apart.sum())
 
 
-def _near_middle(rows: NDArray[np.float32], sets: Int64, members: Int64, threshold: float) -> NDArray[np.bool_]:
+def _near_middle(take: TakeRows, sets: Int64, members: Int64, threshold: float) -> NDArray[np.bool_]:
     """Which members are at least `threshold` similar to the middle of their set, or at least the nearest to it."""
     order = np.argsort(sets[members], kind="stable")
     ordered = sets[members][order]
     new = np.r_[True, ordered[1:] != ordered[:-1]]
     starts, number = np.flatnonzero(new), np.cumsum(new) - 1
-    own = rows[members[order]].astype(np.float64)
+    own = take(members[order]).astype(np.float64)
     sums = np.add.reduceat(own, starts, axis=0)
     lengths = np.sqrt(np.einsum("sd,sd->s", sums, sums))
     sums /= np.where(lengths > 0, lengths, 1.0)[:, None]
@@ -106,14 +107,14 @@ def _near_middle(rows: NDArray[np.float32], sets: Int64, members: Int64, thresho
     return result
 
 
-def join_to_middles(rows: NDArray[np.float32], sets: Int64, nearest: Int64, threshold: float) -> Int64:
+def join_to_middles(take: TakeRows, sets: Int64, nearest: Int64, threshold: float) -> Int64:
     """Put rows that are alone into the set of their nearest row, where they are similar to the middle of that set.
 
     What single copies differ by is averaged out in the middle of three or more: a copy that was changed more than the
     others is still close to it.
 
     Args:
-        rows: float32 `[N, dim]`, of unit length or zeros.
+        take: row numbers → float32 `[rows, dim]`, of unit length or zeros.
         sets: int64 `[N]`, smallest member of each row's set.
         nearest: int64 `[N]`, nearest row of each row, −1 where there is none.
         threshold: cosine to the middle.
@@ -133,10 +134,10 @@ def join_to_middles(rows: NDArray[np.float32], sets: Int64, nearest: Int64, thre
     members = np.flatnonzero(is_wanted[sets])
     members = members[np.argsort(sets[members], kind="stable")]
     starts = np.flatnonzero(np.r_[True, np.diff(sets[members]) > 0])
-    middles = np.add.reduceat(rows[members].astype(np.float64), starts, axis=0)
+    middles = np.add.reduceat(take(members).astype(np.float64), starts, axis=0)
     lengths = np.sqrt(np.einsum("sd,sd->s", middles, middles))
     middles /= np.where(lengths > 0, lengths, 1.0)[:, None]
-    near = np.einsum("jd,jd->j", rows[joining].astype(np.float64), middles[number]) >= threshold
+    near = np.einsum("jd,jd->j", take(joining).astype(np.float64), middles[number]) >= threshold
     result = sets.copy()
     result[joining[near]] = wanted[near]
     return _smallest(result, np.arange(len(sets)), len(sets))[result]

@@ -55,6 +55,7 @@ def find_near_copies(
     threshold: float | None = None,
     num_neighbors: int = 20,
     index: IndexKind = "auto",
+    memory_limit: int | None = None,
     seed: int = 0,
 ) -> NearCopies:
     """Near-copy sets of the rows, by the cosine of what is left of them without what they have in common.
@@ -72,6 +73,7 @@ def find_near_copies(
             `read_threshold`.
         num_neighbors: neighbours looked at per row.
         index: see `nearest`.
+        memory_limit: see `nearest`.
         seed: see `nearest`.
 
     Raises:
@@ -86,9 +88,17 @@ def find_near_copies(
     source = feature_matrix("features", features)
     codes = np.arange(len(source)) if groups is None else group_codes("groups", groups, len(source))
     centre = common_part(source, seed=seed)
-    found = nearest(source, num_neighbors=num_neighbors, groups=groups, index=index, centre=centre, seed=seed)
+    found = nearest(
+        source,
+        num_neighbors=num_neighbors,
+        groups=groups,
+        index=index,
+        centre=centre,
+        memory_limit=memory_limit,
+        seed=seed,
+    )
     similarity = found.values[:, 0].copy()
-    rows = Rows("features", source, centre=centre)
+    rows = Rows("features", source, centre=centre, keep=False)  # members of sets alone are looked at
     equal = _equal_rows(source, codes)
     # Rows without content are as near to each other as any, whatever an inner product of zeros says.
     similarity[np.concatenate(equal)] = 1.0
@@ -97,13 +107,13 @@ def find_near_copies(
     first, column = np.nonzero(linked & (found.ids >= 0))
     second = found.ids[first, column]
     sets, split = split_chains(
-        rows.all(),
+        rows.take,
         connected_sets(len(rows), np.concatenate([first, equal[0]]), np.concatenate([second, equal[1]])),
         np.concatenate([first, equal[0]]),
         np.concatenate([second, equal[1]]),
         histogram.threshold - _ROUNDING,
     )
-    sets = join_to_middles(rows.all(), sets, found.ids[:, 0], histogram.threshold - _ROUNDING)
+    sets = join_to_middles(rows.take, sets, found.ids[:, 0], histogram.threshold - _ROUNDING)
     return NearCopies(sets, similarity, histogram, found, split)
 
 

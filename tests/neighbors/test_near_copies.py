@@ -161,3 +161,11 @@ def test_threshold_is_checked(bad):
         near_copy_sets(np.eye(2), threshold=bad)
     with pytest.raises(ValueError, match="`threshold`"):
         near_duplicates_of(np.eye(2), np.eye(2), bad)
+
+
+def test_features_that_memory_does_not_hold_give_the_same_sets(tmp_path):
+    features = hashed_features(Rows(planted(np.random.default_rng(10), 800, 128, 50)[0]))
+    np.save(tmp_path / "features.npy", features)
+    mapped = np.load(tmp_path / "features.npy", mmap_mode="r")
+    limited = find_near_copies(mapped, index="exact", memory_limit=100_000)
+    np.testing.assert_array_equal(limited.sets, find_near_copies(features, index="exact").sets)

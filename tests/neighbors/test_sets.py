@@ -31,7 +31,7 @@ def test_split_chains_makes_sets_of_rows_near_their_middle_and_keeps_equal_rows_
     angles = np.array(data.draw(st.lists(st.integers(0, 30), min_size=count, max_size=count))) / 5
     rows = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
     first, second = np.nonzero(np.triu(rows @ rows.T >= 0.9, 1))
-    sets, split = split_chains(rows, connected_sets(count, first, second), first, second, 0.9)
+    sets, split = split_chains(rows.__getitem__, connected_sets(count, first, second), first, second, 0.9)
     assert split == 0 or len(np.unique(sets)) > len(np.unique(connected_sets(count, first, second)))
     for label in np.unique(sets):
         members = np.flatnonzero(sets == label)
@@ -48,7 +48,7 @@ def test_a_set_that_is_round_stays_whole():
     rows = (np.ones(8) + 0.1 * rng.standard_normal((300, 8))).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     chain = np.arange(299)
-    sets, split = split_chains(rows, np.zeros(300, np.int64), chain, chain + 1, 0.9)
+    sets, split = split_chains(rows.__getitem__, np.zeros(300, np.int64), chain, chain + 1, 0.9)
     assert split == 0
     assert not sets.any()
 
@@ -61,8 +61,8 @@ def test_a_row_joins_the_set_whose_middle_it_is_near_and_no_pair():
     assert (rows[1] @ rows[2:7].T).max() < 0.86 < rows[1] @ rows[2:7].sum(0) / np.linalg.norm(rows[2:7].sum(0))
     nearest = np.array([7, 2, 3, 2, 2, 2, 2, 2])
     sets = np.array([0, 1, 2, 2, 2, 2, 2, 7])
-    assert join_to_middles(rows, sets, nearest, 0.86).tolist() == [0, 1, 1, 1, 1, 1, 1, 7]
+    assert join_to_middles(rows.__getitem__, sets, nearest, 0.86).tolist() == [0, 1, 1, 1, 1, 1, 1, 7]
     # With two members there is nothing to average; without a nearest row there is nothing to join.
     pairs = np.array([0, 1, 2, 2, 4, 5, 6, 7])
-    assert join_to_middles(rows, pairs, nearest, 0.86).tolist() == pairs.tolist()
-    assert join_to_middles(rows, sets, np.full(8, -1), 0.86).tolist() == sets.tolist()
+    assert join_to_middles(rows.__getitem__, pairs, nearest, 0.86).tolist() == pairs.tolist()
+    assert join_to_middles(rows.__getitem__, sets, np.full(8, -1), 0.86).tolist() == sets.tolist()
