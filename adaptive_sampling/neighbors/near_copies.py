@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from adaptive_sampling._random import hash_rows
 from adaptive_sampling.neighbors._checks import feature_matrix, group_codes, unit_threshold
-from adaptive_sampling.neighbors._sets import connected_sets, join_to_middles, split_chains
+from adaptive_sampling.neighbors._sets import connected_sets as connected_sets
+from adaptive_sampling.neighbors._sets import join_to_middles, split_chains
 from adaptive_sampling.neighbors.indexes import IndexKind
 from adaptive_sampling.neighbors.rows import Rows, common_part
 from adaptive_sampling.neighbors.search import Neighbors, nearest
