@@ -27,6 +27,8 @@ _FIRST = np.uint32(0x85EBCA77)
 _SECOND = np.uint32(0xC2B2AE3D)
 _MIX = np.uint32(0x27D4EB2F)
 _FITTED_ROWS = 2048
+# Below this many rows the common part is not known well enough to subtract it whole.
+_ROWS_FOR_CENTRE = 16
 _TOKENS_AT_A_TIME = 1 << 22
 
 
@@ -183,6 +185,7 @@ class HashedFeaturizer:
         self._projection = (frequency[:, None] * gaussian).astype(np.float32)
         # Of a single place nothing is known to be common to all: subtracted, it would leave nothing.
         centre = common_part(rows * frequency, seed=self.seed) / frequency
+        centre = centre * (len(rows) / (len(rows) + _ROWS_FOR_CENTRE))
         self._centre = centre if len(rows) and (np.abs(rows - centre).max() > 1e-6) else np.zeros(NUM_BUCKETS)
         return self
 

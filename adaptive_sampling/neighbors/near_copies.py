@@ -17,6 +17,7 @@ from adaptive_sampling.neighbors.rows import Rows, common_part
 from adaptive_sampling.neighbors.search import Neighbors, nearest
 from adaptive_sampling.neighbors.threshold import USUAL, SimilarityHistogram, read_threshold
 
+_FEW = 16
 _ROUNDING = 1e-6  # a float32 inner product of a unit vector with itself may fall short of 1 by a few last places
 
 
@@ -88,7 +89,7 @@ def find_near_copies(
     given = None if threshold is None else unit_threshold("threshold", threshold)
     source = feature_matrix("features", features)
     codes = np.arange(len(source)) if groups is None else group_codes("groups", groups, len(source))
-    centre = common_part(source, seed=seed)
+    centre = _centre(source, seed)
     found = nearest(
         source,
         num_neighbors=num_neighbors,
@@ -168,6 +169,18 @@ def near_duplicates_of(
     limit = unit_threshold("threshold", threshold)
     found = nearest(features_train, features_query, num_neighbors=1, index=index, seed=seed)
     return np.asarray(found.values[:, 0] >= limit - _ROUNDING)
+
+
+def _centre(source: NDArray[Any], seed: int) -> NDArray[np.float64]:
+    """What rows have in common; nothing where a few rows of unit length were made ready already.
+
+    Of a few rows nothing is known to be common to all: of two near-copies alone it would leave two opposite vectors.
+    """
+    if len(source) < _FEW:
+        lengths = np.linalg.norm(np.asarray(source, dtype=np.float64), axis=1)
+        if (np.abs(lengths[lengths != 0] - 1) < 1e-3).all():
+            return np.zeros(source.shape[1])
+    return common_part(source, seed=seed)
 
 
 def _equal_rows(rows: NDArray[Any], codes: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
