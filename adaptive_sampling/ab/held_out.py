@@ -63,7 +63,7 @@ def split_held_out(data: TrainingData) -> HeldOutSplit:
     features = featurizer.transform(train)
     queries = np.concatenate([featurizer.transform(reader) for reader in held_out.values() if reader is not None])
     copies = near_duplicates_of(features, queries)
-    similarity = nearest(features, queries, num_neighbors=1)[0][:, 0]
+    similarity = nearest(features, queries, num_neighbors=1).values[:, 0]
     clean = np.flatnonzero(~copies)
     total = len(queries)
     if len(clean) < max(1, total // 20):
