@@ -7,6 +7,8 @@ out the same order.
 
 from __future__ import annotations
 
+import secrets
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +22,7 @@ from adaptive_sampling._arrays import checked_ids, checked_integer
 from adaptive_sampling._random import stable_hash
 from adaptive_sampling.errors import StateMismatchError
 from adaptive_sampling.sampling._checks import checked_length
+from adaptive_sampling.sampling._collective import all_say, connected, from_rank_zero
 from adaptive_sampling.sampling._iteration import RankShare
 from adaptive_sampling.sampling._sources import source_map
 from adaptive_sampling.sampling.shares import ShareSchedule, SourceShares
@@ -51,13 +54,19 @@ class AdaptiveSampler(DistributedSampler[Any]):
         stratified: with `source_shares`: spread the sources evenly over the draws, so that each batch is apportioned by
             largest remainder; otherwise their order inside a block is drawn. Over an epoch the numbers are the same.
         sources: the source of each window, `[N]` integers or strings; default: what the dataset says.
+        shared_memory: let the ranks that `torch.distributed` connects hold weights, balances and tickets once per node,
+            in memory without a name (/dev/shm, else the temporary folder) that goes with its last process. They draw
+            what separate copies would draw. All of them must make the same calls, each at its own pace; `set_epoch`
+            ahead and `load_state_dict` wait for all. `weights` may then show what a faster rank has set already. A
+            rank that falls a million draws behind is refused. Without effect on a single process.
 
     Determinism:
         The stream is a function of seed and weight history, equal on every rank and platform. No global random state
         is read after the first draw, and none is ever changed.
 
     Cost:
-        12.3 bytes per window (multinomial: 4.1); a draw and a changed weight cost O(log N), a full `set_weights` O(N).
+        12.3 bytes per window (multinomial: 4.1) and rank, or node with `shared_memory`; a draw and a changed weight
+        cost O(log N), a full `set_weights` O(N).
 
     Raises:
         ValueError: on a setting out of its range, naming it.
@@ -87,6 +96,7 @@ class AdaptiveSampler(DistributedSampler[Any]):
         source_shares: SourceShares | None = None,
         stratified: bool = False,
         sources: Any = None,
+        shared_memory: bool = False,
     ) -> None:
         # DistributedSampler.__init__ is not called: it wants ranks to exist, while scripts build samplers first.
         self.dataset = num_windows_or_dataset
@@ -102,6 +112,10 @@ class AdaptiveSampler(DistributedSampler[Any]):
             shares = ShareSchedule(source_shares, self._sources.names)
         elif stratified or sources is not None:
             raise ValueError("`stratified` and `sources` need `source_shares`. Say which share each source shall have.")
+        if shared_memory and source_shares is not None:
+            raise ValueError("`shared_memory` does not go with `source_shares`. Leave one of them out.")
+        self._to_share = bool(shared_memory)  # until it is done
+        self._shared = False
         self._stream = DrawStream(
             self._num_windows, self._num_draws, draws, block, self._sources, shares, bool(stratified)
         )
@@ -201,15 +215,46 @@ class AdaptiveSampler(DistributedSampler[Any]):
 
     @property
     def seed(self) -> int:  # type: ignore[override]
-        """The seed of the stream; chosen now if it was not given."""
+        """The seed of the stream; chosen now if it was not given. With ranks, all must ask for it, or none."""
         if self._seed is None:
-            seed = torch.tensor(stable_hash(torch.initial_seed(), "sampler") & 0x7FFFFFFFFFFFFFFF, device="cpu")
-            if self._bound_world() > 1 and dist.is_available() and dist.is_initialized():
-                device = torch.device("cuda") if dist.get_backend() == "nccl" else torch.device("cpu")
-                seed = seed.to(device)
-                dist.broadcast(seed, 0)
-            self._seed = int(seed)
+            seed = stable_hash(torch.initial_seed(), "sampler") & 0x7FFFFFFFFFFFFFFF
+            self._seed = from_rank_zero(seed) if self._bound_world() > 1 and connected() else seed
+        if self._to_share:
+            self._share()
         return self._seed
+
+    def _share(self) -> None:
+        """Meet the other ranks of this node in one memory."""
+        world = self._bound_world()
+        if not connected():
+            if world > 1:
+                self._to_share = False
+                warnings.warn(
+                    "`shared_memory` has no effect: torch.distributed does not connect these ranks.", stacklevel=4
+                )
+            return
+        self._to_share = False
+        if self._stream.seed is None:
+            self._stream.seed = self._seed
+        memory, refused = None, None
+        token = from_rank_zero(secrets.randbits(63))
+        try:
+            memory = self._stream.share(token)
+        except (OSError, RuntimeError, ValueError) as error:
+            refused = error
+        all_done = all_say(refused is None)
+        if memory is not None:
+            memory.forget_name()
+        if refused is not None:
+            raise refused
+        if not all_done:
+            raise RuntimeError("another rank could not share its memory, and says why. See its error.")
+        self._shared = True
+
+    def _meet(self) -> None:
+        """Where memory is shared, nobody may change the place in the stream before all are here."""
+        if self._shared and connected():
+            all_say(True)
 
     # --- weights ----------------------------------------------------------------------------------------------------
 
@@ -287,9 +332,12 @@ class AdaptiveSampler(DistributedSampler[Any]):
 
     # --- the stream -------------------------------------------------------------------------------------------------
 
-    def _fill(self, end: int) -> None:
-        if self._stream.seed is None:
+    def _be_ready(self) -> None:
+        if self._stream.seed is None or self._to_share:
             self._stream.seed = self.seed
+
+    def _fill(self, end: int) -> None:
+        self._be_ready()
         self._stream.fill(end)
 
     def _epoch_end(self) -> int:
@@ -332,8 +380,8 @@ class AdaptiveSampler(DistributedSampler[Any]):
         target = checked_integer("epoch", epoch, 0)
         if target <= self._epoch + self._epoch_is_over():
             return
-        if self._stream.seed is None:
-            self._stream.seed = self.seed
+        self._be_ready()
+        self._meet()
         self._stream.jump(target)
         self._epoch_start = self._stream.position
         self._epoch, self._finished = target, False
@@ -387,8 +435,7 @@ class AdaptiveSampler(DistributedSampler[Any]):
 
     def full_state(self) -> dict[str, Any]:
         """The stream's state and the place in the loader epoch."""
-        if self._stream.seed is None:
-            self._stream.seed = self.seed
+        self._be_ready()
         return {
             "lag": self.lag,
             "epoch": self._epoch,
@@ -413,6 +460,9 @@ class AdaptiveSampler(DistributedSampler[Any]):
                 f"the saved state has keys {sorted(state)}, an AdaptiveSampler state has 'stream'. "
                 "Load what `AdaptiveSampler.state_dict()` returned."
             )
+        if self._to_share:
+            self._share()
+        self._meet()
         self._stream.load_state_dict(state["stream"])
         self._seed, self.lag = self._stream.seed, int(state["lag"])
         self._epoch, self._epoch_start = int(state["epoch"]), int(state["epoch_start"])

@@ -12,18 +12,21 @@ import torch
 from numpy.typing import NDArray
 
 from adaptive_sampling._arrays import as_array, checked_ids
+from adaptive_sampling._random import stable_hash
 from adaptive_sampling.errors import StateMismatchError
+from adaptive_sampling.sampling._ahead import DrawnAhead, Engine
 from adaptive_sampling.sampling._checks import checked_weights
-from adaptive_sampling.sampling._schedule import WeightSchedule
+from adaptive_sampling.sampling._node_memory import NodeMemory
 from adaptive_sampling.sampling._sources import SourceMap
 from adaptive_sampling.sampling.mixture import Mixture, check_sources, draw_shares, mean_targets
 from adaptive_sampling.sampling.shares import ShareSchedule
+from adaptive_sampling.sampling.sum_tree import Allocate
 from adaptive_sampling.sampling.tickets import Multinomial, Tickets
 
 Draws = Literal["systematic", "multinomial"]
 _ENGINES: dict[str, type[Tickets] | type[Multinomial]] = {"systematic": Tickets, "multinomial": Multinomial}
 _STATE_VERSION = 2
-_MOST_TOGETHER = 2048  # draws of small blocks that are made at once
+_RING_LENGTH = 1 << 20  # ids kept for slower ranks of a node
 
 
 class DrawStream:
@@ -61,47 +64,62 @@ class DrawStream:
         self.num_windows = num_windows
         self.num_draws = num_draws
         self.draws = draws
-        self.block_size = block_size
         self.seed: int | None = None
         self.position = 0  # behind the last consumed draw
-        self._drawn = np.empty(0, np.int64)  # from position _drawn_from on; the first may be consumed
-        self._drawn_from = 0
-        self._begun = 0  # behind the last block of which somebody saw a draw; what is drawn beyond may be taken back
-        self._together_from = 0  # where the blocks drawn last at once start
-        self._together = 1  # blocks to draw at once next
-        self._weights_before_start = np.ones(num_windows, np.float32)
         self._sources = sources
         self._shares = self._first_shares = shares
         self._stratified = stratified
-        self._engine: Tickets | Multinomial | Mixture | None = None
-        self._schedule = WeightSchedule()
-        self._last_block_start = -1
+        self._ahead = DrawnAhead(self._new_engine, num_windows, block_size)
         self._seen: NDArray[np.uint8] | None = None
-        self._check_sources(self._weights_before_start)
+        self._check_sources(self._ahead.weights)
+
+    @property
+    def block_size(self) -> int:
+        """Draws made together."""
+        return self._ahead.block_size
+
+    def share(self, token: int) -> NodeMemory:
+        """Keep weights, balances and tickets in memory that all processes of this node with the same `token` share.
+
+        Raises:
+            ValueError: if another rank's sampler is not like this one.
+            OSError, RuntimeError: as `NodeMemory`.
+        """
+        memory = NodeMemory(
+            token,
+            _ENGINES[self.draws].array_bytes(self.num_windows),
+            ring_length=max(_RING_LENGTH, 4 * self.block_size),
+            largest_id=self.num_windows - 1,
+        )
+        agreed = (self.num_draws, self.block_size, self.draws, self._ahead.made, self._ahead.place.begun)
+        self._ahead.share(memory, (stable_hash(*agreed) >> 66) + 1)
+        return memory
 
     # --- weights ----------------------------------------------------------------------------------------------------
 
     @property
     def weights(self) -> NDArray[np.float32]:
         """The latest weights, seen by draws or not yet: read-only float32 `[N]`."""
-        base = self._weights_before_start if self._engine is None else self._engine.weights
-        view = self._schedule.latest(base).view()
+        with self._ahead.exclusive():
+            view = self._ahead.weights.view()
         view.flags.writeable = False
         return view
 
     def set_weights(self, weights: Any) -> None:
         """Replace all weights now; pending changes are forgotten. Raises as `checked_weights`."""
         values = self._checked_all(weights)
-        self._schedule.clear()
-        self._take_back_from(self._begun)
-        self._apply(None, values)
+        with self._ahead.exclusive():
+            self._ahead.schedule.clear()
+            if not self._ahead.is_done():
+                self._ahead.change_now(None, values)
 
     def update_weights(self, ids: Any, values: Any) -> None:
         """Change some weights now, after all pending changes. Raises as `checked_weights` and `checked_ids`."""
         checked = self._checked_some(ids, values)
-        self._take_back_from(self._begun)
-        self._schedule.apply_all(self._apply)
-        self._apply(*checked)
+        with self._ahead.exclusive():
+            if not self._ahead.is_done():
+                self._check_what_is_left(*checked)
+                self._ahead.change_now(*checked)
 
     def schedule_weights(self, position: int, ids: Any, values: Any, cure: str) -> None:
         """Let weights count from the first block that starts at or behind `position`.
@@ -109,14 +127,18 @@ class DrawStream:
         Raises:
             RuntimeError: if such a block has been drawn already; `cure` is appended.
         """
-        if position <= self._last_block_start:
-            raise RuntimeError(
-                f"weights for stream position {position} come too late: a block was drawn at {self._last_block_start}. "
-                + cure
-            )
         checked = (None, self._checked_all(values)) if ids is None else self._checked_some(ids, values)
-        self._schedule.add(position, *checked)
-        self._take_back_from(self._block_start(position))
+        with self._ahead.exclusive():
+            if self._ahead.is_done():
+                return
+            last = self._ahead.place.last_block_start
+            if position <= last:
+                raise RuntimeError(
+                    f"weights for stream position {position} come too late: a block was drawn at {last}. {cure}"
+                )
+            if checked[0] is not None:
+                self._check_what_is_left(*checked)
+            self._ahead.change_from(position, *checked)
 
     def _checked_all(self, weights: Any) -> NDArray[np.float32]:
         values = checked_weights("weights", weights, self.num_windows)
@@ -139,25 +161,17 @@ class DrawStream:
             repeated = id_array[:0]
         if len(repeated):
             raise ValueError(f"`ids` must not repeat, got {repeated[0]} more than once. Give one value per window.")
-        if not value_array.any():
-            weights = self.weights
-            if np.count_nonzero(weights) == np.count_nonzero(weights[id_array]):
-                raise ValueError("`values` would make all weights zero. Leave at least one window positive.")
-        if self._sources is not None and not value_array.all():
-            weights = self.weights.copy()
-            weights[id_array] = value_array
-            self._check_sources(weights)
         return id_array, value_array
 
-    def _apply(self, ids: NDArray[np.int64] | None, values: NDArray[np.float32]) -> None:
-        self._together = 1
-        if self._engine is None:
-            # Before the first block weights are only replaced: nothing is issued, so nothing is issued twice.
-            self._weights_before_start[slice(None) if ids is None else ids] = values
-        elif ids is None:
-            self._engine.set_weights(values)
-        else:
-            self._engine.update_weights(ids, values)
+    def _check_what_is_left(self, ids: NDArray[np.int64], values: NDArray[np.float32]) -> None:
+        if not values.any():
+            weights = self._ahead.weights
+            if np.count_nonzero(weights) == np.count_nonzero(weights[ids]):
+                raise ValueError("`values` would make all weights zero. Leave at least one window positive.")
+        if self._sources is not None and not values.all():
+            weights = self._ahead.weights.copy()
+            weights[ids] = values
+            self._check_sources(weights)
 
     @property
     def shares(self) -> ShareSchedule | None:
@@ -168,10 +182,10 @@ class DrawStream:
         """Replace the shares; blocks drawn from now on see them. Raises as `check_sources`."""
         assert self._sources is not None
         check_sources(self._sources, shares, self.weights)
-        self._take_back_from(self._begun)
+        self._ahead.take_back_from(self._ahead.place.begun)
         self._shares = shares
-        if isinstance(self._engine, Mixture):
-            self._engine.shares = shares
+        if isinstance(self._ahead.engine, Mixture):
+            self._ahead.engine.shares = shares
 
     def probabilities(self, ids: NDArray[np.int64] | None) -> NDArray[np.float64]:
         """Probability per draw of `ids` (None: all) under the latest weights and the shares at `position`."""
@@ -194,25 +208,22 @@ class DrawStream:
     @property
     def end(self) -> int:
         """Position behind the last draw that may be handed out."""
-        return self._begun
+        return self._ahead.place.begun
 
     def ahead(self, start: int, step: int = 1) -> NDArray[np.int64]:
         """Ids drawn for positions start, start + step, …, up to `end`; `start` must not lie before `position`."""
-        return self._drawn[start - self._drawn_from : self._begun - self._drawn_from : step]
+        first = self._ahead.ids_from
+        return self._ahead.ids[start - first : self.end - first : step]
 
-    def _started(self) -> Tickets | Multinomial | Mixture:
-        if self._engine is None:
-            self._engine = self._new_engine(self._weights_before_start)
-            self._weights_before_start = np.empty(0, np.float32)
-        return self._engine
-
-    def _new_engine(self, weights: NDArray[np.float32]) -> Tickets | Multinomial | Mixture:
+    def _new_engine(
+        self, weights: NDArray[np.float32], *, allocate: Allocate = np.zeros, filled: bool = False
+    ) -> Engine:
         assert self.seed is not None
         engine = _ENGINES[self.draws]
         if self._sources is None or self._shares is None:
-            return engine(weights, num_draws=self.num_draws, seed=self.seed)
+            return engine(weights, num_draws=self.num_draws, seed=self.seed, allocate=allocate, filled=filled)
         return Mixture(
-            weights,
+            np.ones_like(weights) if filled else weights,
             sources=self._sources,
             shares=self._shares,
             stratified=self._stratified,
@@ -222,47 +233,8 @@ class DrawStream:
         )
 
     def fill(self, end: int) -> None:
-        """Draw blocks until the one that holds position `end` - 1 has begun."""
-        if end <= self._begun:
-            return
-        reached = self._drawn_from + len(self._drawn)
-        if reached < end:
-            parts = [self._drawn[self.position - self._drawn_from :]]
-            while reached < end:
-                self._schedule.apply_until(reached, self._apply)
-                parts.append(self._draw_together(reached))
-                reached += len(parts[-1])
-            self._drawn, self._drawn_from = np.concatenate(parts), self.position
-        self._begun = min(self._block_start(end), reached)
-        self._last_block_start = self._block_start(end) - self.block_size
-
-    def _draw_together(self, start: int) -> NDArray[np.int64]:
-        """Draw some blocks from `start` on, none of them beyond the place of the next change of weights."""
-        engine = self._started()
-        self._together_from = start
-        if isinstance(engine, Mixture):
-            return engine.next_block(self.block_size)  # each block is apportioned by itself
-        ids = engine.next_block(self._together * self.block_size)
-        self._together = min(2 * self._together, max(_MOST_TOGETHER // self.block_size, 1))
-        change = self._schedule.next_position
-        if change is not None and self._block_start(change) < start + len(ids):
-            # Not drawn in fewer blocks at once, since the change might have become known later than now.
-            kept = self._block_start(change) - start
-            engine.take_back(ids[kept:])
-            ids = ids[:kept]
-        return ids
-
-    def _block_start(self, position: int) -> int:
-        """The first start of a block at or behind `position`, as long as no epoch ends before."""
-        return position + (self._together_from - position) % self.block_size
-
-    def _take_back_from(self, position: int) -> None:
-        """Return to the engine what is drawn from the block start `position` on and was seen by nobody."""
-        kept = position - self._drawn_from
-        if kept < len(self._drawn):
-            assert isinstance(self._engine, (Tickets, Multinomial))
-            self._engine.take_back(self._drawn[kept:])
-            self._drawn = self._drawn[:kept]
+        """Draw blocks until the one that holds position `end` - 1 has begun. Raises as `DrawnAhead.fill`."""
+        self._ahead.fill(end, self.position)
 
     def advance(self, position: int) -> None:
         """Consume up to `position`, which must have been drawn."""
@@ -273,12 +245,16 @@ class DrawStream:
 
     def jump(self, epoch: int) -> None:
         """Drop what is drawn; go on at the start of the engine's epoch `epoch`, or of its next one if that is later."""
-        self._take_back_from(self._begun)
-        self._schedule.apply_all(self._apply)
-        engine = self._started()
-        engine.start_epoch(max(epoch, engine.epoch + 1))
-        self.position = self._drawn_from = self._begun = max(epoch * self.num_draws, self.end)
-        self._drawn = self._drawn[:0]
+        ahead = self._ahead
+        with ahead.leap() as to_do:
+            if to_do:
+                ahead.take_back_from(ahead.place.begun)
+                ahead.schedule.apply_all(ahead.apply)
+                engine = ahead.started()
+                engine.start_epoch(max(epoch, engine.epoch + 1))
+                ahead.restart(max(epoch * self.num_draws, self.end))
+                ahead.place.applied = max(ahead.place.applied, ahead.made)
+            self.position = ahead.place.begun
 
     def track_seen(self) -> None:
         """From now on keep one bit per window: was it ever consumed?"""
@@ -308,25 +284,29 @@ class DrawStream:
 
     def state_dict(self) -> dict[str, Any]:
         """Settings, weights, what every window is owed, place in the stream, ids drawn but not consumed."""
-        return {
-            **self._identity(),
-            "block_size": self.block_size,
-            "seed": self.seed,
-            "position": self.position,
-            "last_block_start": self._last_block_start,
-            "begun": self._begun,
-            "together_from": self._together_from,
-            "together": self._together,
-            "buffer": torch.from_numpy(self._drawn[self.position - self._drawn_from :].copy()),
-            "seen": None if self._seen is None else torch.from_numpy(self._seen.copy()),
-            "scheduled": self._schedule.state_list(),
-            "shares_now": None if self._shares is None else self._shares.state(),
-            # Saving starts nothing: until the first draw, weights are replaced and no ticket is exchanged.
-            "started": self._engine is not None,
-            "engine": _as_tensors(
-                {"weights": self._weights_before_start.copy()} if self._engine is None else self._engine.state_dict()
-            ),
-        }
+        ahead = self._ahead
+        with ahead.exclusive():
+            return {
+                **self._identity(),
+                "block_size": self.block_size,
+                "seed": self.seed,
+                "position": self.position,
+                "last_block_start": ahead.place.last_block_start,
+                "begun": ahead.place.begun,
+                "together_from": ahead.place.together_from,
+                "together": ahead.place.together,
+                "buffer": torch.from_numpy(ahead.ids[self.position - ahead.ids_from :].copy()),
+                "seen": None if self._seen is None else torch.from_numpy(self._seen.copy()),
+                "scheduled": ahead.schedule.state_list(),
+                # Calls that a faster rank made before this one, whose weights are in the engine already.
+                "carried_out_before": max(ahead.place.applied - ahead.made, 0),
+                "shares_now": None if self._shares is None else self._shares.state(),
+                # Saving starts nothing: until the first draw, weights are replaced and no ticket is exchanged.
+                "started": ahead.engine is not None,
+                "engine": _as_tensors(
+                    {"weights": ahead.base_weights.copy()} if ahead.engine is None else ahead.engine.state_dict()
+                ),
+            }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Counterpart of `state_dict`; block size and seed are taken from the state.
@@ -342,27 +322,41 @@ class DrawStream:
                     "Build the sampler with the settings of the saved run, or start without its state."
                 )
         saved = _as_arrays(state["engine"])
-        before = self.seed, self._shares, self._engine, self._weights_before_start
+        before = self.seed, self._shares
         self.seed = int(state["seed"])
         self._shares = None if state["shares_now"] is None else ShareSchedule.from_state(state["shares_now"])
         try:
-            if state["started"]:
-                engine = self._new_engine(np.ones(self.num_windows, np.float32))
-                engine.load_state_dict(saved)
-                self._checked_all(engine.weights)
-                self._engine, self._weights_before_start = engine, np.empty(0, np.float32)
-            else:
-                self._weights_before_start, self._engine = self._checked_all(saved["weights"]), None
+            if "weights" in saved:
+                self._checked_all(saved["weights"])
+            with self._ahead.leap() as to_do:
+                self._load(state, saved, to_do)
         except (ValueError, StateMismatchError):
-            self.seed, self._shares, self._engine, self._weights_before_start = before
+            self.seed, self._shares = before
             raise
-        self.block_size = int(state["block_size"])
-        self._schedule.load_state_list(state["scheduled"])
-        self.position, self._last_block_start = int(state["position"]), int(state["last_block_start"])
-        self._begun, self._together_from = int(state["begun"]), int(state["together_from"])
-        self._together = int(state["together"])
-        self._drawn, self._drawn_from = as_array("buffer", state["buffer"]).copy(), self.position
+        self.position = int(state["position"])
         self._seen = None if state["seen"] is None else as_array("seen", state["seen"]).copy()
+
+    def _load(self, state: dict[str, Any], saved: dict[str, Any], to_do: bool) -> None:
+        """Take over the state; what is shared only where that is still `to_do`."""
+        ahead, buffer = self._ahead, as_array("buffer", state["buffer"]).copy()
+        if state["started"]:
+            engine = ahead.filled_engine()
+            if to_do:
+                engine.load_state_dict(saved)
+            if isinstance(engine, Mixture):
+                self._checked_all(engine.weights)
+            ahead.adopt(engine)
+        else:
+            ahead.unstart(saved["weights"] if to_do else None)
+        ahead.block_size = int(state["block_size"])
+        ahead.schedule.load_state_list(state["scheduled"], ahead.made)
+        if to_do:
+            place = ahead.place
+            place.begun, place.last_block_start = int(state["begun"]), int(state["last_block_start"])
+            place.together_from, place.together = int(state["together_from"]), int(state["together"])
+            place.applied = ahead.made + int(state["carried_out_before"])
+        ahead.made += len(state["scheduled"])
+        ahead.restart(int(state["position"]), buffer)
 
 
 def _as_tensors(value: Any) -> Any:

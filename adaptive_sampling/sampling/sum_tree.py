@@ -6,6 +6,7 @@ is always added up afresh from its 64 parts, so float sums do not drift and inte
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,20 @@ from adaptive_sampling.sampling._chunks import for_each_chunk
 
 FANOUT = 64
 
+Allocate = Callable[[int, Any], NDArray[Any]]  # (length, dtype) → an array, of zeros unless somebody filled it before
+
 
 def padded_size(num_elements: int) -> int:
     """Length that the leaves of a tree over `num_elements` need: the next multiple of 64, at least 64."""
     return max(-(-num_elements // FANOUT), 1) * FANOUT
+
+
+def level_lengths(num_leaves: int) -> list[int]:
+    """How many sums each level above `num_leaves` leaves holds, lowest first."""
+    lengths = [padded_size(num_leaves // FANOUT)]
+    while lengths[-1] > FANOUT:
+        lengths.append(padded_size(lengths[-1] // FANOUT))
+    return lengths
 
 
 class SumTree:
@@ -27,28 +38,31 @@ class SumTree:
     Args:
         leaves: array of shape `[padded_size(N)]`, non-negative, zero behind N. It is kept, not copied.
         dtype: dtype of the sums: `int64` for counts, `float64` for weights.
+        allocate: makes the arrays of sums.
+        filled: leaves and sums stand already in what `allocate` gives, or will be put there: nothing is added up.
 
     Cost:
         Memory N/63 sums of 8 bytes beside the leaves. `find` and `refresh` take O(k · log₆₄ N) for k elements,
         `rebuild` O(N).
     """
 
-    def __init__(self, leaves: NDArray[Any], dtype: type[np.int64] | type[np.float64]) -> None:
+    def __init__(
+        self,
+        leaves: NDArray[Any],
+        dtype: type[np.int64] | type[np.float64],
+        *,
+        allocate: Allocate = np.zeros,
+        filled: bool = False,
+    ) -> None:
         if leaves.ndim != 1 or len(leaves) % FANOUT or not len(leaves):
             raise ValueError(
                 f"`leaves` must be one-dimensional with a length that is a multiple of {FANOUT}, got shape "
                 f"{leaves.shape!r}. Use padded_size()."
             )
         self.leaves = leaves
-        self._levels: list[NDArray[Any]] = []
-        size = len(leaves) // FANOUT
-        while True:
-            size = padded_size(size)
-            self._levels.append(np.zeros(size, dtype))
-            if size == FANOUT:
-                break
-            size //= FANOUT
-        self.rebuild()
+        self._levels: list[NDArray[Any]] = [allocate(length, dtype) for length in level_lengths(len(leaves))]
+        if not filled:
+            self.rebuild()
 
     @property
     def total(self) -> Any:

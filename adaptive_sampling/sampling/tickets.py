@@ -6,6 +6,7 @@ block), so the stream is a function of the seed and of the history of weights al
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from adaptive_sampling._random import keyed_generator
 from adaptive_sampling.sampling._checks import checked_weights
 from adaptive_sampling.sampling._chunks import chunks, for_each_chunk
 from adaptive_sampling.sampling._issue import Shift, award, solve_shift, split
-from adaptive_sampling.sampling.sum_tree import SumTree, padded_size
+from adaptive_sampling.sampling.sum_tree import Allocate, SumTree, level_lengths, padded_size
 
 _PHASES = 1 << 20
 # Changes of a few weights may leave this share of tickets too many or too few, at this many windows or more; at fewer,
@@ -25,18 +26,41 @@ _LONG = 10**6
 
 
 class _Engine:
-    """What both engines share: the weights with their sums, and the place in the stream."""
+    """What both engines share: the weights with their sums, and the place in the stream.
 
-    def __init__(self, weights: NDArray[np.float32], *, num_draws: int, seed: int) -> None:
+    Args:
+        weights: float32 `[N]`.
+        num_draws: draws per epoch.
+        seed: of the stream.
+        allocate: makes the engine's arrays, always in the same order, the leaves of the weights first.
+        filled: the arrays were filled by another engine, or `load_state_dict` will fill them: nothing is issued.
+    """
+
+    def __init__(
+        self,
+        weights: NDArray[np.float32],
+        *,
+        num_draws: int,
+        seed: int,
+        allocate: Allocate = np.zeros,
+        filled: bool = False,
+    ) -> None:
         self.num_windows = len(weights)
         self.num_draws = num_draws
         self.seed = seed
         self.epoch = 0
         self.block = 0
         self.drawn = 0  # in this epoch
-        padded = np.zeros(padded_size(len(weights)), np.float32)
-        padded[: len(weights)] = weights
-        self._weight_sums = SumTree(padded, np.float64)
+        padded = allocate(padded_size(len(weights)), np.float32)
+        if not filled:
+            padded[: len(weights)] = weights
+        self._weight_sums = SumTree(padded, np.float64, allocate=allocate, filled=filled)
+
+    @staticmethod
+    def array_bytes(num_windows: int) -> list[int]:
+        """Bytes of each array that `allocate` is asked for, in order."""
+        leaves = padded_size(num_windows)
+        return [4 * leaves, *(8 * length for length in level_lengths(leaves))]
 
     @property
     def weights(self) -> NDArray[np.float32]:
@@ -72,13 +96,21 @@ class _Engine:
         """Leave the current epoch as it stands and begin `epoch`."""
         self.epoch, self.block, self.drawn = epoch, 0, 0
 
+    def place(self) -> dict[str, float]:
+        """Every scalar that later blocks depend on; float64 holds each exactly."""
+        return {"epoch": self.epoch, "block": self.block, "drawn": self.drawn}
+
+    def set_place(self, place: Mapping[str, Any]) -> None:
+        """Counterpart of `place`."""
+        self.epoch, self.block, self.drawn = int(place["epoch"]), int(place["block"]), int(place["drawn"])
+
     def state_dict(self) -> dict[str, Any]:
-        """Place in the stream; the arrays are added by the caller and by subclasses."""
-        return {"epoch": self.epoch, "block": self.block, "drawn": self.drawn, "weights": self.weights.copy()}
+        """Everything that later blocks depend on."""
+        return {**self.place(), "weights": self.weights.copy()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Counterpart of `state_dict`."""
-        self.epoch, self.block, self.drawn = int(state["epoch"]), int(state["block"]), int(state["drawn"])
+        self.set_place(state)
         self._weight_sums.leaves[: self.num_windows] = checked_weights("weights", state["weights"], self.num_windows)
         self._weight_sums.rebuild()
 
@@ -127,20 +159,37 @@ class Tickets(_Engine):
         O(block · log N) per block, O(k · log N) per change of k weights, O(N) per issue; 12.3 bytes per window.
     """
 
-    def __init__(self, weights: NDArray[np.float32], *, num_draws: int, seed: int) -> None:
-        super().__init__(weights, num_draws=num_draws, seed=seed)
-        self._balance = np.empty(self.num_windows, np.float32)
+    def __init__(
+        self,
+        weights: NDArray[np.float32],
+        *,
+        num_draws: int,
+        seed: int,
+        allocate: Allocate = np.zeros,
+        filled: bool = False,
+    ) -> None:
+        super().__init__(weights, num_draws=num_draws, seed=seed, allocate=allocate, filled=filled)
+        self._balance = allocate(self.num_windows, np.float32)
+        leaves = allocate(padded_size(self.num_windows), np.int32)
+        self._tickets = SumTree(leaves, np.int64, allocate=allocate, filled=filled)
+        self._claimed = 0.0  # g up to which claims are in the balances, counted from the last issue
+        self._elapsed = 0.0  # g when the weights last changed
+        self._since = 0  # draws since then
+        self._shift = Shift(0, 2.0)
+        if filled:
+            return
         generator = keyed_generator(seed, "phases")
         for part in chunks(self.num_windows):
             # Odd multiples of 2^-21: never a whole number, and exact in float32 beside the rest of any balance.
             phases = generator.integers(0, _PHASES, part.stop - part.start, dtype=np.uint32)
             self._balance[part] = (phases.astype(np.float32) + np.float32(0.5)) / np.float32(_PHASES)
-        self._tickets = SumTree(np.zeros(padded_size(self.num_windows), np.int32), np.int64)
-        self._claimed = 0.0  # g up to which claims are in the balances, counted from the last issue
-        self._elapsed = 0.0  # g when the weights last changed
-        self._since = 0  # draws since then
-        self._shift = Shift(0, 2.0)
         self.issue()
+
+    @staticmethod
+    def array_bytes(num_windows: int) -> list[int]:
+        """Bytes of each array that `allocate` is asked for, in order."""
+        tree = _Engine.array_bytes(num_windows)
+        return [*tree, 4 * num_windows, *tree]
 
     @property
     def tickets(self) -> NDArray[np.int32]:
@@ -246,12 +295,10 @@ class Tickets(_Engine):
 
         for_each_chunk(self.num_windows, work)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Everything that later blocks depend on."""
+    def place(self) -> dict[str, float]:
+        """Every scalar that later blocks depend on; float64 holds each exactly."""
         return {
-            **super().state_dict(),
-            "balance": self._balance.copy(),
-            "tickets": self.tickets.copy(),
+            **super().place(),
             "claimed": self._claimed,
             "elapsed": self._elapsed,
             "since": self._since,
@@ -259,15 +306,23 @@ class Tickets(_Engine):
             "threshold": self._shift.threshold,
         }
 
+    def set_place(self, place: Mapping[str, Any]) -> None:
+        """Counterpart of `place`."""
+        super().set_place(place)
+        self._claimed, self._elapsed = float(place["claimed"]), float(place["elapsed"])
+        self._since = int(place["since"])
+        self._shift = Shift(int(place["whole_shift"]), float(place["threshold"]))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that later blocks depend on."""
+        return {**super().state_dict(), "balance": self._balance.copy(), "tickets": self.tickets.copy()}
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Counterpart of `state_dict`."""
         super().load_state_dict(state)
         self._balance[:] = state["balance"]
         self.tickets[:] = state["tickets"]
         self._tickets.rebuild()
-        self._claimed, self._elapsed = float(state["claimed"]), float(state["elapsed"])
-        self._since = int(state["since"])
-        self._shift = Shift(int(state["whole_shift"]), float(state["threshold"]))
 
 
 def _distinct_integers(
