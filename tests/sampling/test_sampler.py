@@ -354,3 +354,23 @@ def test_scheduled_weights_count_from_a_block_that_starts_exactly_at_their_posit
     ids = sampler.draw(40)
     assert (ids[20:] == 7).all()
     assert (ids[:20] != 7).sum() >= 18
+
+
+def test_shared_memory_changes_nothing_on_one_process():
+    shared, own = (AdaptiveSampler(50, seed=0, shared_memory=value) for value in (True, False))
+    for sampler in (shared, own):
+        sampler.update_weights([3], [9.0])
+    assert shared.draw(120).tolist() == own.draw(120).tolist()
+    assert shared.state_dict()["epoch"] == 2
+
+
+def test_shared_memory_of_ranks_that_nothing_connects_is_a_warning_and_no_more():
+    sampler = AdaptiveSampler(50, seed=0, rank=1, world_size=2, shared_memory=True)
+    with pytest.warns(UserWarning, match="no effect: torch.distributed does not connect"):
+        ids = list(sampler)
+    assert ids == list(AdaptiveSampler(50, seed=0, rank=1, world_size=2))
+
+
+def test_shared_memory_and_source_shares_exclude_each_other():
+    with pytest.raises(ValueError, match="`shared_memory` does not go with `source_shares`"):
+        AdaptiveSampler(4, sources=[0, 0, 1, 1], source_shares={0: 1, 1: 1}, shared_memory=True)
