@@ -36,10 +36,10 @@ class Module(pl.LightningModule):
         return {"loss": loss, "per_sample_loss": losses} if FIXED else loss
     def configure_optimizers(self): return torch.optim.SGD(self.parameters(), lr=0.1)
 
-def run(world, batch_size, policy=None, sampler_seed=None, epochs=3):
+def run(world, batch_size, policy=None, sampler_seed=None, epochs=3, shared=False):
     torch.manual_seed(0)
     data = Windows()
-    sampler = ads.AdaptiveSampler(data, seed=sampler_seed, block_size=8)
+    sampler = ads.AdaptiveSampler(data, seed=sampler_seed, block_size=8, shared_memory=shared)
     sampler.lag = 3
     policy = policy or ads.WeightPolicy(warmup=0, cooldown=0)
     callback = AdaptiveSampling(sampler, policy, update_every=2)
@@ -68,9 +68,10 @@ def load(tmp_path, world, rank):
     return json.loads((tmp_path / f"world{world}-rank{rank}.json").read_text())
 
 
-def test_two_ranks_see_disjoint_shares_of_the_order_that_one_process_sees(tmp_path):
+@pytest.mark.parametrize("shared", [False, True])
+def test_two_ranks_see_disjoint_shares_of_the_order_that_one_process_sees(tmp_path, shared):
     # Losses are a function of the id, so two ranks with half the batch must draw what one process draws, bit for bit.
-    launch(tmp_path, "run(2, 4, sampler_seed=5)", fixed=True)
+    launch(tmp_path, f"run(2, 4, sampler_seed=5, shared={shared})", fixed=True)
     (tmp_path / "single").mkdir()
     script = f"OUT, FIXED = {str(tmp_path)!r}, True\n" + PREAMBLE + "run(1, 8, sampler_seed=5)\n"
     subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
