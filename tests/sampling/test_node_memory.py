@@ -309,3 +309,23 @@ def test_a_forked_worker_must_not_draw():
         os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     stream.fill(100)
+
+
+@pytest.mark.parametrize("started", [False, True])
+def test_a_state_is_taken_once_by_ranks_that_drew_before(started):
+    alone, first, second = two_that_drew(30)
+    saved = make_stream(block_size=2)
+    saved.set_weights(np.arange(N))
+    if started:
+        saved.fill(9)
+        saved.advance(5)
+    state = saved.state_dict()
+    for stream in (alone, first):
+        stream.load_state_dict(state)
+        stream.update_weights([1, 2], [5.0, 60.0])
+        stream.fill(100)
+    second.load_state_dict(state)
+    second.fill(8)
+    second.update_weights([1, 2], [5.0, 60.0])
+    second.fill(100)
+    assert first.ahead(5).tolist() == second.ahead(5).tolist() == alone.ahead(5).tolist()
