@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, fields
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,7 @@ class Place:
     applied: int = 0  # numbered calls that were carried out
     begun: int = 0  # behind the last block of which somebody saw a draw; what is drawn beyond may be taken back
     end: int = 0  # behind the last draw
+    aside: int = 0  # behind the draws that were taken back and come again if weights change without effect
     together_from: int = 0  # where the blocks drawn last at once start
     together: int = 1  # blocks to draw at once next
     last_block_start: int = -1
@@ -71,6 +72,7 @@ class DrawnAhead:
         self._leaps = 0  # jumps and loads that were made here
         self.ids = np.empty(0, np.int64)  # from position `ids_from` on; the first may be consumed
         self.ids_from = 0
+        self.aside = np.empty(0, np.int64)  # ids behind `ids` that were taken back
         self._new_engine = new_engine
         self._num_windows = num_windows
         self._weights_before_start = np.ones(num_windows, np.float32)
@@ -140,15 +142,31 @@ class DrawnAhead:
     def apply(self, change: Change) -> None:
         """Hand a change over to the engine."""
         self._begin_change()
-        self.place.together = 1
         self.place.applied = change.number + 1
+        changed: slice | NDArray[np.int64] = slice(None) if change.ids is None else change.ids
         if self.engine is None:
             # Before the first block weights are only replaced: nothing is issued, so nothing is issued twice.
-            self._weights_before_start[slice(None) if change.ids is None else change.ids] = change.values
-        elif change.ids is None:
+            self._weights_before_start[changed] = change.values
+            return
+        several = self._most_together > 1 and not isinstance(self.engine, Mixture)
+        before = self._owed(changed).copy() if several else None
+        if change.ids is None:
             self.engine.set_weights(change.values)
         else:
             self.engine.update_weights(change.ids, change.values)
+        if before is not None and not np.array_equal(before, self._owed(changed)):
+            self.place.together = 1
+            self.aside = self.aside[:0]
+
+    @property
+    def _most_together(self) -> int:
+        """Blocks that may be drawn at once."""
+        return max(_MOST_TOGETHER // self.block_size, 1)
+
+    def _owed(self, which: slice | NDArray[np.int64]) -> NDArray[Any]:
+        """What draws of some windows depend on."""
+        assert isinstance(self.engine, (Tickets, Multinomial))
+        return (self.engine.tickets if isinstance(self.engine, Tickets) else self.engine.weights)[which]
 
     # --- draws ------------------------------------------------------------------------------------------------------
 
@@ -193,17 +211,23 @@ class DrawnAhead:
         """Draw some blocks from `start` on, none of them beyond the place of the next change of weights."""
         engine = self.started()
         self._begin_change()
-        self.place.together_from = start
         if isinstance(engine, Mixture):
+            self.place.together_from = start
             return engine.next_block(self.block_size)  # each block is apportioned by itself
-        ids = engine.next_block(self.place.together * self.block_size)
-        self.place.together = min(2 * self.place.together, max(_MOST_TOGETHER // self.block_size, 1))
+        if len(self.aside):
+            # No change since has changed what these draws depend on.
+            ids, self.aside = self.aside, self.aside[:0]
+            engine.draw_again(ids)
+        else:
+            self.place.together_from = start
+            ids = engine.next_block(self.place.together * self.block_size)
+            self.place.together = min(2 * self.place.together, self._most_together)
         change = self.schedule.next_position
         if change is not None and self._block_start(change) < start + len(ids):
             # Not drawn in fewer blocks at once, since the change might have become known later than now.
             kept = self._block_start(change) - start
             engine.take_back(ids[kept:])
-            ids = ids[:kept]
+            ids, self.aside = ids[:kept], ids[kept:]
         return ids
 
     def _block_start(self, position: int) -> int:
@@ -211,12 +235,16 @@ class DrawnAhead:
         return position + (self.place.together_from - position) % self.block_size
 
     def take_back_from(self, position: int) -> None:
-        """Return to the engine what is drawn from the block start `position` on and was seen by nobody."""
+        """Return to the engine what is drawn from the block start `position` on and was seen by nobody.
+
+        It is set aside: a change that leaves every ticket as it is leaves the order as it is too.
+        """
         kept = position - self.ids_from
         if kept < len(self.ids):
             assert isinstance(self.engine, (Tickets, Multinomial))
             self._begin_change()
             self.engine.take_back(self.ids[kept:])
+            self.aside = np.concatenate([self.ids[kept:], self.aside])
             self.ids = self.ids[:kept]
             self._published_to = min(self._published_to, position)
 
@@ -224,6 +252,7 @@ class DrawnAhead:
         """Go on at `position`, of which `ids` are drawn already."""
         self.ids = np.empty(0, np.int64) if ids is None else ids
         self.ids_from = position
+        self.aside = np.empty(0, np.int64)
         if ids is None:
             self.place.begun = position
 
@@ -317,16 +346,19 @@ class DrawnAhead:
                 "at once, or leave `shared_memory` out."
             )
         # What lay beyond `begun` may have been taken back since.
-        new = self._memory.read_ids(known_to, self.place.end)
-        self.ids = np.concatenate([self.ids[: known_to - self.ids_from], new])
+        new = self._memory.read_ids(known_to, self.place.aside)
+        self.ids = np.concatenate([self.ids[: known_to - self.ids_from], new[: self.place.end - known_to]])
+        self.aside = new[self.place.end - known_to :]
         self._published_to = self.place.end
 
     def _publish(self) -> None:
         """Tell the other ranks."""
         assert self._memory is not None
         self.place.end = self.ids_from + len(self.ids)
-        self._memory.write_ids(self.place.end, self.ids[self._published_to - self.ids_from :])
-        self.place.kept_to = max(self.place.kept_to, self.place.end)
+        self.place.aside = self.place.end + len(self.aside)
+        new = np.concatenate([self.ids[self._published_to - self.ids_from :], self.aside])
+        self._memory.write_ids(self.place.aside, new)
+        self.place.kept_to = max(self.place.kept_to, self.place.aside)
         self.place.kept_from = max(self.place.kept_from, self.place.kept_to - self._memory.ring_length)
         self._memory.integers[:_PLACE_SIZE] = astuple(self.place)
         if self.engine is not None:

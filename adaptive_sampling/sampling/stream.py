@@ -32,9 +32,9 @@ _RING_LENGTH = 1 << 20  # ids kept for slower ranks of a node
 class DrawStream:
     """One order of window ids for all ranks, drawn in blocks as far as somebody looks ahead.
 
-    Small blocks are drawn several at once, more and more of them as long as no weight changes; when one does, the draws
+    Small blocks are drawn several at once, more and more of them as long as no ticket changes; when one does, the draws
     of blocks that have not begun are taken back. So the order is a function of the weights and of the stream positions
-    at which they changed, not of who looked ahead how far.
+    at which they changed, not of who looked ahead how far; weights that change no ticket leave it as it is.
 
     Args:
         num_windows: N.
@@ -296,6 +296,7 @@ class DrawStream:
                 "together_from": ahead.place.together_from,
                 "together": ahead.place.together,
                 "buffer": torch.from_numpy(ahead.ids[self.position - ahead.ids_from :].copy()),
+                "aside": torch.from_numpy(ahead.aside.copy()),
                 "seen": None if self._seen is None else torch.from_numpy(self._seen.copy()),
                 "scheduled": ahead.schedule.state_list(),
                 # Calls that a faster rank made before this one, whose weights are in the engine already.
@@ -357,6 +358,7 @@ class DrawStream:
             place.applied = ahead.made + int(state["carried_out_before"])
         ahead.made += len(state["scheduled"])
         ahead.restart(int(state["position"]), buffer)
+        ahead.aside = as_array("aside", state["aside"]).copy()
 
 
 def _as_tensors(value: Any) -> Any:

@@ -92,6 +92,10 @@ class _Engine:
         """Undo the latest draws, which were `ids`, because weights changed before anybody saw them."""
         self.drawn -= len(ids)
 
+    def draw_again(self, ids: NDArray[np.int64]) -> None:
+        """Counterpart of `take_back`: the change had no effect on them."""
+        self.drawn += len(ids)
+
     def start_epoch(self, epoch: int) -> None:
         """Leave the current epoch as it stands and begin `epoch`."""
         self.epoch, self.block, self.drawn = epoch, 0, 0
@@ -247,9 +251,15 @@ class Tickets(_Engine):
 
     def take_back(self, ids: NDArray[np.int64]) -> None:
         """Undo the latest draws: their tickets return."""
+        super().take_back(ids)
         self._tickets.add(ids, np.ones(len(ids), np.int32))
         self._since -= len(ids)
-        self.drawn -= len(ids)
+
+    def draw_again(self, ids: NDArray[np.int64]) -> None:
+        """Counterpart of `take_back`: their tickets are there still."""
+        super().draw_again(ids)
+        self._tickets.add(ids, np.full(len(ids), -1, np.int32))
+        self._since += len(ids)
 
     def issue(self) -> None:
         """Tickets for all draws that remain in the epoch: max(floor(balance + shift), 0), summing to them exactly."""

@@ -10,8 +10,8 @@ from adaptive_sampling.sampling.stream import DrawStream
 N, NUM_DRAWS = 50, 70
 
 
-def make_stream(draws, block_size, seed=0):
-    stream = DrawStream(N, NUM_DRAWS, draws, block_size)
+def make_stream(draws, block_size, seed=0, num_draws=NUM_DRAWS):
+    stream = DrawStream(N, num_draws, draws, block_size)
     stream.seed = seed
     return stream
 
@@ -87,3 +87,31 @@ def test_a_state_taken_between_blocks_drawn_at_once_goes_on_alike():
         each.update_weights([3, 4], [5.0, 0.0])
         each.fill(200)
     assert stream.ahead(33).tolist() == other.ahead(33).tolist()
+
+
+@pytest.mark.parametrize("block_size", [2, 8, 64])
+@pytest.mark.parametrize("looks_ahead", [[0], [3, 1, 0, 4]])
+@pytest.mark.parametrize("all_at_once", [False, True])
+def test_changes_that_change_no_ticket_leave_the_order_as_it_is(block_size, looks_ahead, all_at_once):
+    # As many draws as windows: claims are 1, and phases keep 2^-21 away from whole numbers.
+    def run(changes, looks_ahead):
+        return train(make_stream("systematic", block_size, num_draws=N), looks_ahead, changes, 4, 35)
+
+    nearly = np.where(np.arange(N) % 2, 1, 1 + 1e-7)
+    ids = None if all_at_once else np.arange(0, N, 3)
+    changes = {step: (ids, nearly if ids is None else nearly[ids]) for step in range(0, 35, 3)}
+    assert run(changes, looks_ahead) == run({}, [0])
+
+
+def test_a_state_with_draws_set_aside_goes_on_alike():
+    streams = [make_stream("systematic", 2, seed=4) for _ in range(2)]
+    for end in range(0, 40, 2):
+        streams[0].fill(end)
+    streams[0].advance(33)
+    streams[0].schedule_weights(44, [3], [1 + 1e-6], "")
+    state = streams[0].state_dict()
+    assert len(state["aside"])
+    streams[1].load_state_dict(state)
+    for each in streams:
+        each.fill(200)
+    assert streams[0].ahead(33).tolist() == streams[1].ahead(33).tolist()
