@@ -136,7 +136,7 @@ def nearest(
         shift = given if metric == "inner_product" else None
     own = np.arange(len(base)) if queries is None else np.full(len(asked), -1)
     base_codes, asked_codes, excluded = _exclusions(groups, query_groups, len(base), own, queries is None)
-    kind = choose_kind(len(base), base.dim, limit) if index == "auto" else index
+    kind = choose_kind(len(base), len(asked), base.dim, limit) if index == "auto" else index
     worst = np.float32(np.inf if metric == "squared_l2" else -np.inf)
     result = Neighbors(
         values=np.full((len(asked), k), worst, dtype=np.float32),

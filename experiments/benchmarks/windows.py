@@ -226,5 +226,6 @@ def _sparse_store(path: Path, documents: int) -> TokenStore:
     metadata = json.loads((template.path / "metadata.json").read_text())
     files = {name: {**entry, "bytes": (path / name).stat().st_size} for name, entry in metadata["files"].items()}
     metadata |= {"num_tokens": documents * length, "num_documents": documents, "files": files}
+    metadata.pop("checksum", None)  # of what the template's metadata said
     (path / "metadata.json").write_text(json.dumps(metadata))
     return TokenStore.open(path)

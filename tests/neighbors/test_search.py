@@ -205,9 +205,10 @@ def test_recall_counts_equally_near_rows_as_found(data):
 
 def test_auto_is_exact_then_cells_a_graph_or_codes_by_size_columns_and_memory():
     gigabyte = 1 << 30
-    choices = [(16_000, 64), (16_001, 64), (50_000, 768), (200_000, 768), (10**6, 64)]
-    assert [indexes.choose_kind(n, d, 8 * gigabyte) for n, d in choices] == ["exact", "ivf", "hnsw", "ivf", "ivf"]
-    assert indexes.choose_kind(10**6, 64, gigabyte // 4) == "ivfpq"
+    choices = [(40_000, 64), (40_001, 64), (50_000, 768), (200_000, 768), (10**6, 64)]
+    assert [indexes.choose_kind(n, n, d, 8 * gigabyte) for n, d in choices] == ["exact", "ivf", "hnsw", "ivf", "ivf"]
+    assert indexes.choose_kind(10**6, 16, 64, 8 * gigabyte) == "exact"  # few queries need no index
+    assert indexes.choose_kind(10**6, 10**6, 64, gigabyte // 4) == "ivfpq"
 
 
 @pytest.mark.parametrize("index", ["exact", "ivf", "ivfpq"])
