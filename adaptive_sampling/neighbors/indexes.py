@@ -26,7 +26,7 @@ IndexKind = Literal["auto", "exact", "ivf", "hnsw", "ivfpq", "disk"]
 Metric = Literal["cosine", "inner_product", "squared_l2"]
 
 EXACT_UP_TO = 40_000
-"""All of 33,269 × 64 hashed rows among each other: 9 s of processor time, an IVF of the wanted recall 12 s, HNSW 24 s."""
+"""All of 33,269 × 64 hashed rows among each other: 9 s of processor time; an IVF of the wanted recall 12, HNSW 24."""
 _HNSW_FROM_DIM = 512
 _HNSW_UP_TO = 100_000
 _ROWS_PER_CELL = 39  # Faiss trains its cells on at least so many rows each

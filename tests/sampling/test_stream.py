@@ -99,7 +99,7 @@ def test_changes_that_change_no_ticket_leave_the_order_as_it_is(block_size, look
 
     nearly = np.where(np.arange(N) % 2, 1, 1 + 1e-7)
     ids = None if all_at_once else np.arange(0, N, 3)
-    changes = {step: (ids, nearly if ids is None else nearly[ids]) for step in range(0, 35, 3)}
+    changes = dict.fromkeys(range(0, 35, 3), (ids, nearly if ids is None else nearly[ids]))
     assert run(changes, looks_ahead) == run({}, [0])
 
 
