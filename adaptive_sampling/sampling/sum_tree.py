@@ -127,7 +127,8 @@ class SumTree:
         """From nodes to their children in `level`; what lies before the child is taken off `rest`."""
         children = level.reshape(-1, FANOUT).take(node, 0)
         reach = children.cumsum(1, dtype=children.dtype if rest.dtype.kind == "i" else rest.dtype)
-        child = (reach <= rest[:, None]).argmin(1)
+        # A point lies below the sum of its row, so it fits the dtype of the row; equal dtypes compare twice as fast.
+        child = (reach <= rest.astype(reach.dtype, copy=False)[:, None]).argmin(1)
         if rest.dtype.kind == "f":
             # Sums of floats need not add up to their parent: a point past the end belongs to the last child that
             # holds anything.
