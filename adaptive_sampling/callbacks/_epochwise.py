@@ -40,6 +40,7 @@ class EpochwiseSampler:
         MisconfigurationException: if it draws without replacement more than its positive weights allow.
     """
 
+    rank, num_replicas = 0, 1
     lag = 2**31  # whatever a loader prefetches: nothing of it sees a change
 
     def __init__(self, torch_sampler: WeightedRandomSampler) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 
 import numpy as np
@@ -22,38 +23,42 @@ def _device() -> torch.device:
     return torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
 
 
-def gather_observations(ids: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    """Observations of all ranks, in rank order; every rank gets them.
+def gather_observations(ids: Tensor, values: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Observations of each rank, in rank order; every rank gets them.
 
     Args:
         ids: int64 `[k]`, k may differ between ranks and be 0.
-        values: float32 `[k]`.
+        values: float32 `[k, m]`.
 
     Returns:
-        The concatenated ids and values on the CPU.
+        (ids, values) per rank, on the CPU.
     """
     if not is_parallel():
-        return ids.cpu(), values.cpu()
+        return [(ids.cpu().long(), values.cpu())]
     device = _device()
     world = dist.get_world_size()
     counts = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(world)]
     dist.all_gather(counts, torch.tensor([len(ids)], dtype=torch.int64, device=device))
     lengths = [int(count) for count in counts]
-    capacity = max(*lengths, 1)
-    all_ids = _all_gather_padded(ids.to(device, torch.int64), capacity, world)
-    all_values = _all_gather_padded(values.to(device, torch.float32), capacity, world)
-    return (
-        torch.cat([part[:n].cpu() for part, n in zip(all_ids, lengths, strict=True)]),
-        torch.cat([part[:n].cpu() for part, n in zip(all_values, lengths, strict=True)]),
-    )
+    # One tensor for all, of the same shape on every rank; floats travel as their bits.
+    packed = torch.zeros(max(*lengths, 1), 1 + values.shape[1], dtype=torch.int64, device=device)
+    packed[: len(ids), 0] = ids.to(device)
+    packed[: len(ids), 1:] = values.to(device, torch.float32).view(torch.int32)
+    parts = [torch.zeros_like(packed) for _ in range(world)]
+    dist.all_gather(parts, packed)
+    filled = [part[:length].cpu() for part, length in zip(parts, lengths, strict=True)]
+    return [(part[:, 0].contiguous(), part[:, 1:].to(torch.int32).view(torch.float32)) for part in filled]
 
 
-def _all_gather_padded(values: Tensor, capacity: int, world: int) -> list[Tensor]:
-    padded = torch.zeros(capacity, dtype=values.dtype, device=values.device)
-    padded[: len(values)] = values
-    parts = [torch.zeros_like(padded) for _ in range(world)]
-    dist.all_gather(parts, padded)
-    return parts
+def ranks_that_differ(weights: NDArray[np.float32]) -> list[int]:
+    """Ranks whose weights are not those of rank 0, told by a checksum; every rank gets the list."""
+    if not is_parallel():
+        return []
+    device = _device()
+    own = torch.tensor([zlib.crc32(np.ascontiguousarray(weights).view(np.uint8).data)], dtype=torch.int64, device=device)
+    sums = [torch.zeros_like(own) for _ in range(dist.get_world_size())]
+    dist.all_gather(sums, own)
+    return [rank for rank, checksum in enumerate(sums) if int(checksum) != int(sums[0])]
 
 
 def broadcast_weights(compute: Callable[[], Weights]) -> Weights:

@@ -2,38 +2,42 @@
 
 from __future__ import annotations
 
+import time
 import warnings
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import lightning.pytorch as pl
 import numpy as np
 import torch
-from lightning.fabric.utilities.exceptions import MisconfigurationException
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import WeightedRandomSampler
 
+from adaptive_sampling.callbacks import _joining, _state
+from adaptive_sampling.callbacks._clock import OverheadClock
 from adaptive_sampling.callbacks._epochwise import EpochwiseSampler, epochwise
-from adaptive_sampling.callbacks._loaders import batch_size_of, batches_ahead, loader_sampler, require_sampler
-from adaptive_sampling.callbacks._sync import broadcast_weights, gather_observations
-from adaptive_sampling.callbacks.loss_capture import LossCapture
-from adaptive_sampling.errors import StateMismatchError
+from adaptive_sampling.callbacks._importance import DrawProbabilities, add_importance
+from adaptive_sampling.callbacks._loaders import batch_size_of, choose_loader, find_sampler, require_sampler
+from adaptive_sampling.callbacks._step_watch import StepWatch
+from adaptive_sampling.callbacks._sync import broadcast_weights, gather_observations, ranks_that_differ
+from adaptive_sampling.callbacks._window_values import Values, WindowValues, window_ids
 from adaptive_sampling.sampling import AdaptiveSampler
-from adaptive_sampling.weights import WeightPolicy, recording
+from adaptive_sampling.weights import WeightPolicy
 
-_STATE_VERSION = 1
-T = TypeVar("T")
+_TELLS_TIME = 1 << 22
+"""From so many windows on, a full pass is worth a thought: the policy is told how long a step takes."""
 
 
 class AdaptiveSampling(pl.Callback):
     """Turns the losses of the windows trained on into weights of the sampler that draws the next ones.
 
     While `training_step` runs, each window's mean loss over its valid targets is taken from the module's own
-    `cross_entropy` call, or from `per_sample_loss` in what it returns, or from `adaptive_sampling.record(losses)`.
-    Every `update_every` optimizer steps the losses of all ranks go to rank 0, the policy turns them into weights there,
-    and what changed comes back. The new weights count `sampler.lag` steps later, so that the order of windows does not
-    depend on how far workers prefetch.
+    `cross_entropy` call, or from `per_sample_loss` in what it returns, or from `adaptive_sampling.record(losses)`; mean
+    entropies too, where the policy needs them. Every `update_every` optimizer steps the values of all ranks go to rank 0,
+    the policy turns them into weights there, and what changed comes back. The new weights count `sampler.lag` steps
+    later, so that the order of windows does not depend on how far workers prefetch.
+
+    Where `policy` has an `importance` above 0, each batch gets "importance_weight", for `weighted_mean(losses, batch)`.
 
     Args:
         sampler: the sampler of the train loader; default: found in the loader. A torch `WeightedRandomSampler` works
@@ -42,14 +46,18 @@ class AdaptiveSampling(pl.Callback):
         update_every: optimizer steps between two updates.
         id_key: key (or position) of the window ids in a batch.
         loss_key: key of per-window losses in what `training_step` returns.
+        loader_key: key (or position) of the loader among several; default: the one with a weighted sampler. Two callbacks
+            on two loaders each name theirs.
         permutation: for placebo runs: int64 `[N]`; the weight of window i goes to window `permutation[i]`.
 
     Raises:
         MisconfigurationException: before the first step, if the loader draws with another sampler, a batch carries no
-            ids, or the loader prefetches further than `sampler.lag`; after the first, if it shows no per-window losses.
+            ids, the dataset moves text between ids, or the loader prefetches further than `sampler.lag`; after the
+            first, if it shows no per-window losses.
 
     State:
-        Policy, sampler, and losses not yet used: a run resumed from any checkpoint sees the order of the unbroken run.
+        Policy, sampler, and losses not yet used, of all ranks: a run resumed from any checkpoint sees the order of the
+        unbroken run. A second `fit` without a checkpoint forgets what was learned, unless the Trainer goes on.
     """
 
     def __init__(
@@ -60,6 +68,7 @@ class AdaptiveSampling(pl.Callback):
         update_every: int = 50,
         id_key: str | int = "window_id",
         loss_key: str = "per_sample_loss",
+        loader_key: str | int | None = None,
         permutation: NDArray[np.int64] | None = None,
     ) -> None:
         if isinstance(update_every, bool) or not isinstance(update_every, int) or update_every < 1:
@@ -71,23 +80,30 @@ class AdaptiveSampling(pl.Callback):
         self.update_every = update_every
         self.id_key = id_key
         self.loss_key = loss_key
+        self.loader_key = loader_key
         self.permutation = None if permutation is None else np.asarray(permutation, np.int64)
-        self.num_observations = 0
+        self.clock = OverheadClock()
         self._expected = self.sampler
-        self._batches = 0
-        self._observed: list[tuple[Tensor, Tensor]] = []
-        self._step_records: tuple[LossCapture | None, list[Tensor]] = (None, [])
-        self._unwrap: Callable[[], None] | None = None
-        self._attached = False
-        self._checked_batch = False
-        self._warned_dropped = False
-        self._resumed = False
+        self._part_key = loader_key
+        self._values = WindowValues(self.policy.needs, loss_key)
+        self._watch: StepWatch | None = None
+        self._draws: DrawProbabilities | None = None
+        self._attached = self._checked_batch = self._trained = self._reused = False
         self._waiting_state: dict[str, Any] | None = None
+        self._begin_afresh()
+
+    def _begin_afresh(self) -> None:
+        self.num_observations = 0
+        self.num_steps = 0
+        self._scheduled_at = 0
+        self._observed: list[tuple[Tensor, Values]] = []
+        self._resumed = self._warned_dropped = self._warned_ranks = False
+        self._values = WindowValues(self.policy.needs, self.loss_key)
 
     @property
     def state_key(self) -> str:
-        """Key of this callback's state in a checkpoint; callbacks on different ids keep apart."""
-        return self._generate_state_key(id_key=self.id_key)
+        """Key of this callback's state in a checkpoint; callbacks on different loaders or ids keep apart."""
+        return self._generate_state_key(id_key=self.id_key, loader_key=self.loader_key)
 
     # --- joining and leaving a training -----------------------------------------------------------------------------
 
@@ -96,7 +112,12 @@ class AdaptiveSampling(pl.Callback):
         if stage != "fit":
             return
         self._checked_batch = self._attached = False
-        sampler = self._expected or loader_sampler(trainer.fit_loop._data_source.instance)
+        # A Trainer that goes on (max_steps was raised) knows how many steps it has made.
+        self._reused = self._trained and trainer.global_step == 0
+        if self._reused:
+            self.policy.reset()
+            self._begin_afresh()
+        sampler = self._expected or find_sampler(trainer.fit_loop._data_source.instance, self.loader_key)
         if sampler is not None:
             self._attach(trainer, sampler)
 
@@ -105,115 +126,115 @@ class AdaptiveSampling(pl.Callback):
         sampler.bind(trainer.global_rank, trainer.world_size)
         sampler.manage()
         _ = sampler.seed  # rank 0's choice reaches all ranks here, where all of them pass
-        if self.permutation is not None and not np.array_equal(
-            np.sort(self.permutation), np.arange(sampler.num_windows)
-        ):
-            raise MisconfigurationException(
-                f"`permutation` must hold each of {sampler.num_windows} ids once, got {len(self.permutation)} entries."
-            )
+        _joining.check_permutation(self.permutation, sampler.num_windows)
         self.policy.bind(sampler.num_windows)
         self._attached = True
         if self._waiting_state is not None:
             self._restore(self._waiting_state)
             self._waiting_state = None
-        elif not self._resumed and self._batches == 0:
+        elif not self._resumed and self.num_steps == 0:
             sampler.set_weights(self._permuted(None, self.policy.initial_weights())[1])
+            if self._reused:
+                sampler.finish_epoch()
+        if self._draws is None or not self._resumed:
+            self._draws = _joining.draw_probabilities(self.policy, sampler)
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Find the sampler, if still unknown, before a loader draws; put the capture around training_step."""
         if not self._attached:
             # Loads the train loader now instead of a moment later: its workers must not draw before weights are set.
             trainer.fit_loop.setup_data()
-            loader = trainer.train_dataloader
+            loader = choose_loader(trainer.train_dataloader, self.loader_key, self._expected)[1]
             self._attach(trainer, require_sampler(loader, self._expected))
-        self._wrap_training_step(trainer)
+        self._leave(trainer)
+        self._watch = StepWatch.join(trainer.strategy, self.policy.needs)
 
-    def _wrap_training_step(self, trainer: pl.Trainer) -> None:
-        self._leave()
-        strategy = trainer.strategy
-        original = strategy.training_step
-
-        def training_step(*args: Any, **kwargs: Any) -> Any:
-            capture = LossCapture()
-            with recording() as recorded, capture:
-                outputs = original(*args, **kwargs)
-            if self._step_records[0] is None:
-                # A closure may run the step again (LBFGS): the first run sees the parameters that the batch met.
-                self._step_records = (capture, recorded)
-            return outputs
-
-        def unwrap() -> None:
-            strategy.__dict__.pop("training_step", None)
-
-        strategy.training_step = training_step  # type: ignore[method-assign]
-        self._unwrap = unwrap
-
-    def _leave(self) -> None:
-        if self._unwrap is not None:
-            self._unwrap()
-            self._unwrap = None
+    def _leave(self, trainer: pl.Trainer) -> None:
+        if self._watch is not None:
+            self._watch.leave(trainer.strategy)
+            self._watch = None
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Refuse, before the first step, what would make the weights count for nothing."""
-        loader = trainer.train_dataloader
+        self._part_key, loader = choose_loader(trainer.train_dataloader, self.loader_key, self._expected)
         sampler = require_sampler(loader, self.sampler)
-        ahead = batches_ahead(loader)
-        if ahead > sampler.lag * trainer.accumulate_grad_batches:
-            raise MisconfigurationException(
-                f"the loader draws up to {ahead} batches ahead, but `sampler.lag` is {sampler.lag} steps of "
-                f"{trainer.accumulate_grad_batches} batches. Set `sampler.lag = {ahead}` before training, or use fewer "
-                "workers or a smaller prefetch_factor."
-            )
-        total = trainer.estimated_stepping_batches
-        known = int(total) if np.isfinite(total) and total > 0 else None
+        _joining.check_loader(trainer, loader, sampler)
+        known = _joining.num_steps(trainer)
         self.policy.bind(sampler.num_windows, known)
-        if isinstance(sampler, EpochwiseSampler):
-            if trainer.max_epochs == 1:
-                warnings.warn(
-                    "no learned weight can count: training has one epoch, and WeightedRandomSampler sees new weights in the "
-                    "next. Use AdaptiveSampler.from_weights(weights).",
-                    stacklevel=2,
-                )
-        elif known is not None and known <= self.update_every + sampler.lag:
+        _joining.warn_if_nothing_can_count(trainer, sampler, known, self.update_every)
+        if self._reused and not self._resumed:
             warnings.warn(
-                f"no learned weight can count: training has {known} steps, the first update comes after step "
-                f"{self.update_every} and counts `sampler.lag` = {sampler.lag} steps later. Train longer, or lower "
-                "`update_every` or `sampler.lag`.",
+                "AdaptiveSampling was used in an earlier fit and starts afresh: what its policy had learned is forgotten, and "
+                "the sampler begins its next epoch. Pass ckpt_path to go on instead.",
                 stacklevel=2,
             )
+        self._trained = True
+        self.clock = OverheadClock()
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Follow a loader that was loaded anew (`reload_dataloaders_every_n_epochs`), to another sampler if need be."""
+        loader = choose_loader(trainer.train_dataloader, self.loader_key, self._expected)[1]
+        sampler = require_sampler(loader, self._expected)
+        old = self.sampler
+        if sampler is old:
+            return
+        assert old is not None
+        state, self._resumed = old.full_state(), True
+        self._attach(trainer, sampler)
+        # Workers may have drawn from the new one already; the iterator that trains is made after this hook.
+        sampler.load_full_state(state)
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Leave the strategy as it was."""
-        self._leave()
+        self._leave(trainer)
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
         """Leave the strategy as it was; no collective call here, since ranks may be out of step."""
-        self._leave()
+        self._leave(trainer)
 
     # --- batches ----------------------------------------------------------------------------------------------------
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """Check, before the first step, that batches carry their window ids."""
-        self._step_records = (None, [])
+        """Check, before the first step, that batches carry their window ids; add importance weights if asked for."""
+        assert self._watch is not None
+        self._watch.forget()
+        part = self._part_of(batch)
+        if part is None:
+            return
         if not self._checked_batch:
-            self._window_ids(batch)
+            window_ids(part, self.id_key)
             self._checked_batch = True
+        if self._draws is not None:
+            assert isinstance(self.sampler, AdaptiveSampler)
+            with self.clock.ours():
+                ids = window_ids(part, self.id_key)
+                add_importance(part, ids, self.policy, self.sampler, self._draws, self.num_steps)
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Note the batch's losses; at a step boundary, update the weights."""
+        with self.clock.ours():
+            self._end_batch(trainer, outputs, self._part_of(batch), batch_idx)
+
+    def _end_batch(self, trainer: pl.Trainer, outputs: Any, part: Any, batch_idx: int) -> None:
         assert self.sampler is not None
-        ids = self._window_ids(batch)
-        losses = self._window_losses(outputs, len(ids))
-        if losses is not None:
-            self._observed.append((ids.detach(), losses))
-        self.sampler.consume(len(ids))
-        self._batches += 1
-        if self._batches % (self.update_every * trainer.accumulate_grad_batches) == 0:
-            self._update(trainer, len(ids))
+        assert self._watch is not None
+        count = 0
+        if part is not None:
+            ids = window_ids(part, self.id_key)
+            count = len(ids)
+            values = self._values.read(self._watch, outputs, count)
+            if values is not None:
+                self._observed.append((ids.detach(), values))
+            self.sampler.consume(count)
+        # Told from the number of the batch, so that all ranks come to the same answer whatever their steps returned.
+        if (batch_idx + 1) % trainer.accumulate_grad_batches == 0 or trainer.is_last_batch:
+            self.num_steps += 1
+            if self.num_steps % self.update_every == 0:
+                self._update(trainer, count)
         if trainer.is_last_batch:
             self.sampler.finish_epoch()
 
@@ -222,81 +243,70 @@ class AdaptiveSampling(pl.Callback):
         if self.sampler is not None:
             self.sampler.finish_epoch()
 
-    def _window_ids(self, batch: Any) -> Tensor:
-        try:
-            ids = batch[self.id_key]
-        except (KeyError, IndexError, TypeError):
-            keys = sorted(map(str, batch)) if isinstance(batch, dict) else f"a {type(batch).__name__}"
-            raise MisconfigurationException(
-                f"AdaptiveSampling needs the window ids in each batch under {self.id_key!r}, got {keys}. "
-                "Wrap the dataset as adaptive_sampling.with_ids(dataset), or name the key with `id_key`."
-            ) from None
-        if not isinstance(ids, Tensor) or ids.ndim != 1 or ids.is_floating_point():
-            shape = tuple(ids.shape) if isinstance(ids, Tensor) else type(ids).__name__
-            raise MisconfigurationException(
-                f"batch[{self.id_key!r}] must be a one-dimensional integer tensor of window ids, got {shape}."
-            )
-        return ids
-
-    def _window_losses(self, outputs: Any, num_windows: int) -> Tensor | None:
-        """float32 `[num_windows]` on the losses' own device: what the user handed over, else what was captured."""
-        capture, recorded = self._step_records
-        given = outputs.get(self.loss_key) if isinstance(outputs, dict) else None
-        if given is None and recorded:
-            given = recorded[-1]
-        if given is not None:
-            return self._checked_losses(given, num_windows)
-        if capture is None:
-            return None  # the step was skipped
-        fitting = [call for call in capture.calls if call.fits(num_windows)]
-        if len(fitting) == 1:
-            return fitting[0].window_means(num_windows)
-        if self.num_observations or self._observed:
-            return None  # a single odd step must not end a training that could go on
-        seen = "none was seen" if not fitting else f"{len(fitting)} calls would fit"
-        raise MisconfigurationException(
-            f"AdaptiveSampling needs one loss per window ({num_windows} in this batch), but {seen} while training_step "
-            f"ran. Either compute the loss with torch.nn.functional.cross_entropy over all targets, or return "
-            f'{{"loss": loss, "{self.loss_key}": losses}} with a tensor of shape ({num_windows},) from training_step, '
-            "or call adaptive_sampling.record(losses) in it."
-        )
-
-    def _checked_losses(self, given: Any, num_windows: int) -> Tensor:
-        losses = torch.as_tensor(given).detach()
-        if losses.numel() != num_windows or losses.ndim > 2 or (losses.ndim == 2 and 1 not in losses.shape):
-            raise MisconfigurationException(
-                f"per-window losses must have shape ({num_windows},), one per id, got {tuple(losses.shape)}. "
-                "Average over each window's targets, not over the batch."
-            )
-        return losses.float().reshape(-1)
+    def _part_of(self, batch: Any) -> Any:
+        """This callback's part of a batch; None where its loader has run out before the others."""
+        return batch if self._part_key is None else batch[self._part_key]
 
     # --- updates ----------------------------------------------------------------------------------------------------
 
+    def _gathered(self) -> list[tuple[Tensor, Tensor]]:
+        """Observations not yet used, (int64 `[k]`, float32 `[k, needs]`) per rank, on all ranks."""
+        needs = self.policy.needs
+        if not self._observed:
+            return gather_observations(torch.empty(0, dtype=torch.int64), torch.empty(0, len(needs)))
+        columns = [torch.stack([values[need] for need in needs], 1) for _, values in self._observed]
+        # The only place where losses are waited for: until here they stay on their device.
+        return gather_observations(torch.cat([ids for ids, _ in self._observed]).long(), torch.cat(columns))
+
     def _update(self, trainer: pl.Trainer, windows_in_batch: int) -> None:
         assert self.sampler is not None
-        step = self._batches // trainer.accumulate_grad_batches
-        empty = (torch.empty(0, dtype=torch.int64), torch.empty(0))
-        parts = self._observed or [empty]
-        ids, values = gather_observations(torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts]))
+        start = time.perf_counter()
+        seconds = self.clock.seconds_per_step(self.update_every)
+        parts = self._gathered()
+        ids, values = torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
         self._observed = []
         self.num_observations += len(ids)
 
         def compute() -> tuple[NDArray[np.int64] | None, NDArray[np.float32]]:
-            update = self.policy.update(ids.numpy(), values.numpy(), step=step)
+            named = {need: values[:, column].numpy() for column, need in enumerate(self.policy.needs)}
+            told = seconds if (self.policy.num_windows or 0) >= _TELLS_TIME else None
+            update = self.policy.update(ids.numpy(), named, step=self.num_steps, seconds_per_step=told)
             if self.policy.dropped and not self._warned_dropped:
                 self._warned_dropped = True
                 warnings.warn(
-                    f"{self.policy.dropped} of {len(ids)} window losses up to step {step} were not finite and are left "
-                    "out of the weights. Further ones are counted in `callback.policy.dropped`.",
+                    f"{self.policy.dropped} of {len(ids)} window losses up to step {self.num_steps} were not finite and are "
+                    "left out of the weights. Further ones are counted in `callback.policy.dropped`.",
                     stacklevel=2,
                 )
             return update.ids, np.ascontiguousarray(update.values, np.float32)
 
         changed, weights = self._permuted(*broadcast_weights(compute))
+        if changed is None:
+            self._compare_ranks()
         if len(weights):
-            per_batch = batch_size_of(trainer.train_dataloader) or windows_in_batch
-            ahead = self.sampler.lag * trainer.accumulate_grad_batches * per_batch * trainer.world_size
-            self.sampler.schedule_weights(self.sampler.position + ahead, changed, weights)
+            accumulate, world = trainer.accumulate_grad_batches, trainer.world_size
+            loader = choose_loader(trainer.train_dataloader, self.loader_key, self._expected)[1]
+            ahead = self.sampler.lag * accumulate * (batch_size_of(loader) or windows_in_batch) * world
+            # An accumulation that becomes shorter must not let a change overtake the one before.
+            position = self._scheduled_at = max(self._scheduled_at, self.sampler.position + ahead)
+            self.sampler.schedule_weights(position, changed, weights)
+            if self._draws is not None:
+                self._draws.schedule(position, changed, weights)
+        self.clock.update_seconds = time.perf_counter() - start
+        if changed is None:
+            self.clock.pass_seconds = self.clock.update_seconds
+
+    def _compare_ranks(self) -> None:
+        """All windows get new weights now; if ranks had come apart before, it is healed and said."""
+        assert self.sampler is not None
+        differing = ranks_that_differ(self.sampler.weights)
+        if differing and not self._warned_ranks:
+            self._warned_ranks = True
+            warnings.warn(
+                f"up to step {self.num_steps} the weights of ranks {differing} were not those of rank 0, so that ranks may "
+                "have drawn the same windows. All get the same weights now. Change weights on all ranks alike.",
+                stacklevel=2,
+            )
 
     def _permuted(
         self, ids: NDArray[np.int64] | None, weights: NDArray[np.float32]
@@ -312,19 +322,39 @@ class AdaptiveSampling(pl.Callback):
     # --- state ------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Tensors and Python primitives; empty as long as no training was joined."""
+        """Tensors and Python primitives; empty as long as no training was joined. No collective call."""
         if self.sampler is None or not self._attached:
             return {}
         return {
-            "version": _STATE_VERSION,
+            "version": _state.VERSION,
             "update_every": self.update_every,
-            "batches": self._batches,
+            "num_steps": self.num_steps,
             "num_observations": self.num_observations,
-            "observed_ids": [ids.cpu() for ids, _ in self._observed],
-            "observed_losses": [losses.cpu() for _, losses in self._observed],
+            "scheduled_at": self._scheduled_at,
+            "observed": _state.own_part(self._observed),
             "sampler": self.sampler.full_state(),
             "policy": self.policy.state_dict(),
+            "draws": None if self._draws is None else self._draws.state_dict(),
         }
+
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Add the losses that other ranks have noted since the last update; all ranks pass here, unless one has failed."""
+        state = checkpoint.get("callbacks", {}).get(self.state_key)
+        if state and trainer.world_size > 1 and not trainer.interrupted:
+            state["observed"] = _state.parts_of_ranks(self._gathered(), self.policy.needs)
+
+    def on_load_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Say if a checkpoint knows nothing of this callback."""
+        if trainer.training and not checkpoint.get("callbacks", {}).get(self.state_key):
+            warnings.warn(
+                f"the checkpoint holds no state of {self.state_key}: weights and the order of windows start afresh. Resume "
+                "from a checkpoint of a run with this callback, its `id_key` and `loader_key`, to go on exactly.",
+                stacklevel=2,
+            )
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore at once where the sampler is known, since a loader may draw right after this.
@@ -334,11 +364,7 @@ class AdaptiveSampling(pl.Callback):
         """
         if not state_dict:
             return
-        if state_dict.get("version") != _STATE_VERSION:
-            raise StateMismatchError(
-                f"the saved state has version {state_dict.get('version')!r}, this package reads {_STATE_VERSION}. "
-                "Resume with the package version that saved it."
-            )
+        _state.check(state_dict)
         if self._attached:
             self._restore(state_dict)
         else:
@@ -348,9 +374,13 @@ class AdaptiveSampling(pl.Callback):
         assert self.sampler is not None
         self.sampler.load_full_state(state["sampler"])
         self.policy.load_state_dict(state["policy"])
-        self._batches = int(state["batches"])
+        self.num_steps = int(state["num_steps"])
         self.num_observations = int(state["num_observations"])
-        self._observed = list(zip(state["observed_ids"], state["observed_losses"], strict=True))
+        self._scheduled_at = int(state["scheduled_at"])
+        self._observed = _state.observations(state["observed"], self.sampler.rank, self.sampler.num_replicas)
+        self._draws = _joining.draw_probabilities(self.policy, self.sampler)
+        if self._draws is not None and state["draws"] is not None:
+            self._draws.load_state_dict(state["draws"])
         self._resumed = True
         # Lightning cannot know that this loader resumes exactly, and would tell the user that it does not.
         warnings.filterwarnings("ignore", message=".*your dataloader is not resumable.*")

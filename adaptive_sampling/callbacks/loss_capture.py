@@ -1,4 +1,4 @@
-"""Per-window losses, seen from outside while the user's `training_step` runs.
+"""Per-window losses and entropies, seen from outside while the user's `training_step` runs.
 
 A `TorchFunctionMode` sees each call of `torch.nn.functional.cross_entropy`, however the module came to call it, returns
 what the user asked for, bit for bit, and takes every element's loss from a detached copy.
@@ -23,36 +23,50 @@ class ElementLosses:
     Attributes:
         losses: float32, detached, one per target, 0 where the target is ignored.
         valid: bool, same shape: the target counts.
+        entropies: float32, detached, same shape: entropy of the prediction, in nats; None: not asked for.
     """
 
     losses: Tensor
     valid: Tensor
+    entropies: Tensor | None = None
 
     def fits(self, num_windows: int) -> bool:
-        """Can the targets be shared out evenly to `num_windows` windows?"""
-        return 0 < num_windows <= self.losses.numel() and self.losses.numel() % num_windows == 0
+        """Can the targets be shared out evenly to `num_windows` windows, along the first dimension?"""
+        rows = self.losses.shape[0] if self.losses.ndim > 1 else self.losses.numel()
+        return 0 < num_windows <= rows and rows % num_windows == 0
 
     def window_means(self, num_windows: int) -> Tensor:
-        """Mean over each window's valid targets, float32 `[num_windows]`; NaN for a window without any."""
+        """Mean loss over each window's valid targets, float32 `[num_windows]`; NaN for a window without any."""
         losses = self.losses.reshape(num_windows, -1)
+        return losses.sum(1) / self.valid.reshape(num_windows, -1).sum(1)
+
+    def window_entropies(self, num_windows: int) -> Tensor | None:
+        """Mean entropy over the same targets, float32 `[num_windows]`; None: not asked for."""
+        if self.entropies is None:
+            return None
         valid = self.valid.reshape(num_windows, -1)
-        return losses.sum(1) / valid.sum(1)
+        return torch.where(valid, self.entropies.reshape(num_windows, -1), 0).sum(1) / valid.sum(1)
 
 
 class LossCapture(TorchFunctionMode):
-    """While active, notes the loss of every target of every `cross_entropy` call in `calls`.
+    """While active, notes the loss, and the entropy if asked for, of every target of every `cross_entropy` call in `calls`.
 
     The user's own call is executed as it is. Plain float32 calls are split into their two halves, `log_softmax` and
     `nll_loss`, which is how torch computes them, so that the first half serves both; all others get a second, detached
     call without gradient.
 
+    Args:
+        entropy: note entropies too.
+
     Cost:
-        A gather over the targets in the first case; one more forward pass of the loss in the second.
+        A gather over the targets in the first case; one more forward pass of the loss in the second. Entropies take two
+        more looks at all logits.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, entropy: bool = False) -> None:
         super().__init__()
         self.calls: list[ElementLosses] = []
+        self._entropy = entropy
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -86,6 +100,7 @@ class LossCapture(TorchFunctionMode):
             and not torch.is_autocast_enabled(input.device.type)
             and not torch.compiler.is_compiling()
         )
+        log_probabilities: Tensor | None = None
         if plain:
             log_probabilities = F.log_softmax(input, 1)
             result = F.nll_loss(
@@ -116,5 +131,16 @@ class LossCapture(TorchFunctionMode):
                     label_smoothing=label_smoothing,
                 )
         valid = target.detach() != ignore_index if of_classes else torch.ones_like(losses, dtype=torch.bool)
-        self.calls.append(ElementLosses(losses.detach().float(), valid))
+        entropies = None
+        if self._entropy:
+            with torch.no_grad():
+                entropies = _entropies(input.detach() if log_probabilities is None else log_probabilities.detach())
+        self.calls.append(ElementLosses(losses.detach().float(), valid, entropies))
         return result
+
+
+def _entropies(logits: Tensor) -> Tensor:
+    """Entropy of each predicted distribution, float32, in nats; a class of probability 0 adds nothing."""
+    classes = 1 if logits.ndim > 1 else 0
+    entropies: Tensor = torch.special.entr(F.softmax(logits, classes, dtype=torch.float32)).sum(classes)
+    return entropies

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 import warnings
@@ -163,6 +164,7 @@ class WeightPolicy:
         self._pass_seconds = 0.0
         self._clock = _state.Clock()
         self._drift = Drift(self._arrays.num_groups)
+        self._unused_signal = copy.deepcopy(self._signal.state_dict())
         if self._arrays.length is not None:
             self._allocate(self._arrays.length)
 
@@ -404,6 +406,12 @@ class WeightPolicy:
         self._bound()
         return self._frozen.gain
 
+    @property
+    def excluded(self) -> NDArray[np.bool_]:
+        """bool `[N]`: windows with prior 0, which are never drawn."""
+        included = self._arrays.included
+        return np.zeros(self._bound(), np.bool_) if included is None else ~included
+
     def concentration(self) -> Concentration:
         """How unevenly the weights of the windows not excluded are spread; O(N)."""
         self._bound()
@@ -417,12 +425,15 @@ class WeightPolicy:
         self._bound()
         return _full_pass.full_pass(self._parts, self._initial_moment())[1]
 
-    def importance_weights(self, probabilities: Any, target: Any = None) -> NDArray[np.float64]:
-        """Importance weights (t/p)^γ of draws, γ = `importance` at this step; not renormalised.
+    def importance_weights(
+        self, probabilities: Any, target: Any = None, *, step: int | None = None
+    ) -> NDArray[np.float64]:
+        """Importance weights (t/p)^γ of draws, γ = `importance` at a step; not renormalised.
 
         Args:
             probabilities: real `[B]`, positive: the probability p with which each was drawn.
             target: t, real `[B]` or a number, see `share_target`; None: uniform over the windows not excluded.
+            step: optimizer steps done so far; None: as of the last update.
 
         Returns:
             float64 `[B]`.
@@ -440,7 +451,8 @@ class WeightPolicy:
         if target is None:
             included = self._arrays.included
             target = 1.0 / (self._bound() if included is None else int(included.sum()))
-        return transforms.importance(drawn, target, self.settings.importance.at(self._clock.step, self.total_steps))
+        now = self._clock.step if step is None else checked_count("step", step, 0)
+        return transforms.importance(drawn, target, self.settings.importance.at(now, self.total_steps))
 
     def explain(self, window_id: int) -> dict[str, Any]:
         """Every factor of one window's weight, in the terms of the last full pass.
@@ -475,6 +487,18 @@ class WeightPolicy:
         """
         self._arrays.replace_scarcity(scarcity, self._bound())
         self._clock.pass_step = -1
+
+    def reset(self) -> None:
+        """Forget all observations, for another training on the same windows; settings and arrays stay."""
+        self._signal.load_state_dict(copy.deepcopy(self._unused_signal))
+        self._drift = Drift(self._arrays.num_groups)
+        self._clock = _state.Clock()
+        self._warned.clear()
+        self.dropped = 0
+        self.total_steps = None
+        self._pass_seconds = 0.0
+        if self.num_windows is not None:
+            self._allocate(self.num_windows)
 
     # --- state ------------------------------------------------------------------------------------------------------
 

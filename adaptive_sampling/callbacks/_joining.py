@@ -1,0 +1,112 @@
+"""What a training must be like for weights to count: checked before its first step."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import lightning.pytorch as pl
+import numpy as np
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.callbacks import GradientAccumulationScheduler
+from numpy.typing import NDArray
+
+from adaptive_sampling.callbacks._epochwise import EpochwiseSampler
+from adaptive_sampling.callbacks._importance import DrawProbabilities
+from adaptive_sampling.callbacks._loaders import Sampler, adaptive_weights_error, batches_ahead
+from adaptive_sampling.weights import WeightPolicy
+
+
+def check_permutation(permutation: NDArray[np.int64] | None, num_windows: int) -> None:
+    """A placebo's permutation must be one of the windows.
+
+    Raises:
+        MisconfigurationException: if it is not.
+    """
+    if permutation is not None and not np.array_equal(np.sort(permutation), np.arange(num_windows)):
+        raise MisconfigurationException(
+            f"`permutation` must hold each of {num_windows} ids once, got {len(permutation)} entries."
+        )
+
+
+def draw_probabilities(policy: WeightPolicy, sampler: Sampler) -> DrawProbabilities | None:
+    """What importance weights are made of; None where the policy wants none.
+
+    Raises:
+        MisconfigurationException: for a sampler that does not say with which probability it draws.
+    """
+    if not any(policy.settings.importance.values):
+        return None
+    if isinstance(sampler, EpochwiseSampler):
+        raise MisconfigurationException(
+            "`importance` must be 0 with a WeightedRandomSampler, got "
+            f"{policy.settings.importance!r}. Use AdaptiveSampler.from_weights(weights)."
+        )
+    return DrawProbabilities(sampler)
+
+
+def check_loader(trainer: pl.Trainer, loader: Any, sampler: Sampler) -> None:
+    """The loader must not fetch further ahead than weights take to count, and its ids must mean the same text.
+
+    Raises:
+        MisconfigurationException: with the cure.
+    """
+    error = adaptive_weights_error(getattr(loader, "dataset", None))
+    if error is not None:
+        raise MisconfigurationException(error)
+    ahead, accumulate = batches_ahead(loader), _least_accumulation(trainer)
+    if ahead > sampler.lag * accumulate:
+        raise MisconfigurationException(
+            f"the loader draws up to {ahead} batches ahead, but `sampler.lag` is {sampler.lag} steps of "
+            f"{accumulate} batches. Set `sampler.lag = {ahead}` before training, or use fewer "
+            "workers or a smaller prefetch_factor."
+        )
+    if getattr(loader, "num_workers", 0) and not getattr(loader, "in_order", True):
+        warnings.warn(
+            "the loader hands out batches in another order than the sampler's (in_order=False): a resumed run may repeat "
+            "or miss some windows. Leave in_order=True for an exact resume.",
+            stacklevel=3,
+        )
+
+
+def _least_accumulation(trainer: pl.Trainer) -> int:
+    """Batches per optimizer step, at the least: it may change with the epochs."""
+    for callback in trainer.callbacks:  # type: ignore[attr-defined]
+        if isinstance(callback, GradientAccumulationScheduler):
+            return int(min(callback.scheduling.values()))
+    return int(trainer.accumulate_grad_batches)
+
+
+def num_steps(trainer: pl.Trainer) -> int | None:
+    """Length of the training in steps as this package counts them: batches whose gradients end in an update of parameters.
+
+    Lightning counts each `optimizer.step()` of manual optimisation; there, each optimizer is taken to step once per batch.
+    """
+    total = trainer.estimated_stepping_batches
+    if not np.isfinite(total) or total <= 0:
+        return None
+    optimizers = len(trainer.optimizers)
+    if optimizers > 1 and not trainer.lightning_module.automatic_optimization and trainer.max_steps > 0:
+        return min(int(total), math.ceil(trainer.max_steps / optimizers))
+    return int(total)
+
+
+def warn_if_nothing_can_count(trainer: pl.Trainer, sampler: Sampler, total: int | None, update_every: int) -> None:
+    """A training may end before its first update counts."""
+    if trainer.fast_dev_run:  # type: ignore[attr-defined]
+        return
+    if isinstance(sampler, EpochwiseSampler):
+        if trainer.max_epochs == 1:
+            warnings.warn(
+                "no learned weight can count: training has one epoch, and WeightedRandomSampler sees new weights in the "
+                "next. Use AdaptiveSampler.from_weights(weights).",
+                stacklevel=3,
+            )
+    elif total is not None and total <= update_every + sampler.lag:
+        warnings.warn(
+            f"no learned weight can count: training has {total} steps, the first update comes after step "
+            f"{update_every} and counts `sampler.lag` = {sampler.lag} steps later. Train longer, or lower "
+            "`update_every` or `sampler.lag`.",
+            stacklevel=3,
+        )

@@ -1,0 +1,134 @@
+"""One value per window out of what a training step returned, recorded or computed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from torch import Tensor
+
+from adaptive_sampling.callbacks._step_watch import StepWatch
+
+Values = dict[str, Tensor]
+
+
+def window_ids(batch: Any, id_key: str | int) -> Tensor:
+    """The ids of a batch's windows, integer `[B]`.
+
+    Raises:
+        MisconfigurationException: if there are none, with the cure.
+    """
+    try:
+        ids = batch[id_key]
+    except (KeyError, IndexError, TypeError):
+        keys = sorted(map(str, batch)) if isinstance(batch, dict) else f"a {type(batch).__name__}"
+        raise MisconfigurationException(
+            f"AdaptiveSampling needs the window ids in each batch under {id_key!r}, got {keys}. "
+            "Wrap the dataset as adaptive_sampling.with_ids(dataset), or name the key with `id_key`."
+        ) from None
+    if not isinstance(ids, Tensor) or ids.ndim != 1 or ids.is_floating_point() or ids.dtype is torch.bool:
+        shape = tuple(ids.shape) if isinstance(ids, Tensor) else type(ids).__name__
+        raise MisconfigurationException(
+            f"batch[{id_key!r}] must be a one-dimensional integer tensor of window ids, got {shape}."
+        )
+    return ids
+
+
+class WindowValues:
+    """Reads the values that a policy needs from each step.
+
+    What the user handed over counts first, then what was captured. The first batch must show all of them; a later one
+    that does not is left out, with one warning, since it must not end a training that could go on.
+
+    Args:
+        needs: names of values, see `Signal`.
+        loss_key: key of per-window losses in what `training_step` returns; another need is looked up as
+            "per_sample_" and its name.
+    """
+
+    def __init__(self, needs: tuple[str, ...], loss_key: str) -> None:
+        self.needs = needs
+        self.loss_key = loss_key
+        self.num_left_out = 0
+        self._shown = False
+
+    def key_of(self, need: str) -> str:
+        """Key of a value in what `training_step` returns."""
+        return self.loss_key if need == "loss" else f"per_sample_{need}"
+
+    def read(self, watch: StepWatch, outputs: Any, num_windows: int) -> Values | None:
+        """Name → float32 `[num_windows]` on the values' own device; None: the step was skipped or shows none.
+
+        Raises:
+            MisconfigurationException: at the first batch, naming the ways out.
+        """
+        try:
+            values = self._read(watch, outputs, num_windows)
+        except MisconfigurationException as error:
+            if not self._shown:
+                raise
+            self.num_left_out += num_windows
+            if self.num_left_out == num_windows:
+                warnings.warn(f"a batch is left out of the weights, training goes on: {error}", stacklevel=2)
+            return None
+        self._shown = self._shown or values is not None
+        return values
+
+    def _read(self, watch: StepWatch, outputs: Any, num_windows: int) -> Values | None:
+        values: Values = {}
+        captured: Callable[[str], Tensor | None] | None = None
+        for need in self.needs:
+            given = outputs.get(self.key_of(need)) if isinstance(outputs, dict) else None
+            if given is None and need == "loss" and watch.recorded:
+                given = watch.recorded[-1]
+            if given is not None:
+                values[need] = _one_per_window(given, need, num_windows)
+                continue
+            if watch.capture is None:
+                return None
+            captured = captured or self._captured(watch, num_windows)
+            found = captured(need)
+            if found is None:
+                raise MisconfigurationException(
+                    f"the policy needs {need!r} of each window, which is not captured. Return "
+                    f'{{"loss": loss, "{self.key_of(need)}": values}} with a tensor of shape ({num_windows},) from '
+                    "training_step."
+                )
+            values[need] = found
+        return values
+
+    def _captured(self, watch: StepWatch, num_windows: int) -> Callable[[str], Tensor | None]:
+        assert watch.capture is not None
+        calls = watch.capture.calls
+        fitting = [call for call in calls if call.fits(num_windows)]
+        if len(fitting) == 1:
+            call = fitting[0]
+            return lambda need: {"loss": call.window_means, "entropy": call.window_entropies}.get(need, _none)(
+                num_windows
+            )
+        shapes = ", ".join(str(tuple(call.losses.shape)) for call in calls)
+        seen = f"{len(fitting)} calls would fit" if fitting else "none was seen"
+        raise MisconfigurationException(
+            f"AdaptiveSampling needs one loss per window ({num_windows} in this batch), but {seen} while training_step "
+            f"ran{f' (targets of cross_entropy: {shapes})' if shapes else ''}. Either compute the loss with "
+            "torch.nn.functional.cross_entropy over all targets, windows first, or return "
+            f'{{"loss": loss, "{self.loss_key}": losses}} with a tensor of shape ({num_windows},) from training_step, '
+            "or call adaptive_sampling.record(losses) in it. Fused, chunked and hand-written losses need one of the latter."
+        )
+
+
+def _none(num_windows: int) -> None:
+    return None
+
+
+def _one_per_window(given: Any, need: str, num_windows: int) -> Tensor:
+    values = torch.as_tensor(given).detach()
+    if values.numel() != num_windows or values.ndim > 2 or (values.ndim == 2 and 1 not in values.shape):
+        raise MisconfigurationException(
+            f"per-window {'losses' if need == 'loss' else need} must have shape ({num_windows},), one per id, got "
+            f"{tuple(values.shape)}. Average over each window's targets, not over the batch."
+        )
+    return values.float().reshape(-1)

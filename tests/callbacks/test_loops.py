@@ -1,0 +1,373 @@
+"""Every loop of Lightning: what the policy was told equals what the module computed by hand, window by window."""
+
+import signal
+
+import lightning.pytorch as pl
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.callbacks import EarlyStopping, GradientAccumulationScheduler
+from lightning.pytorch.tuner import Tuner
+from lightning.pytorch.utilities import CombinedLoader
+from tiny import NUM_WINDOWS, VOCAB, Bigram, Windows, make_parts, make_trainer
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import BatchSampler, DataLoader
+
+import adaptive_sampling as ads
+from adaptive_sampling.callbacks import AdaptiveSampling
+
+# These trainings are too short on purpose for learned weights to count.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:no learned weight can count", "ignore:The lightning.pytorch.tuner", "ignore:.*training_step.*returned.*None"
+)
+
+
+class Told(ads.WeightPolicy):
+    """Notes what it was told."""
+
+    def __init__(self, **settings):
+        super().__init__(**{"warmup": 0, "cooldown": 0, **settings})
+        self.told, self.steps = [], []
+
+    def update(self, ids, values, step=None, **settings):
+        self.told += list(zip(ids.tolist(), values["loss"].tolist(), strict=True))
+        self.steps.append(step)
+        return super().update(ids, values, step, **settings)
+
+
+def fit(tmp_path, module, *, callbacks=(), loader=None, update_every=1, policy=None, val=None, **settings):
+    _, own_loader, _ = make_parts()
+    callback = AdaptiveSampling(policy=policy or Told(), update_every=update_every)
+    trainer = make_trainer(tmp_path, callback, *callbacks, **{"max_epochs": 1, **settings})
+    trainer.fit(module, own_loader if loader is None else loader, *([] if val is None else [val]))
+    return callback, trainer
+
+
+def assert_told_by_hand(callback, module, rtol=1e-5):
+    told = callback.policy.told
+    assert [i for i, _ in told] == module.trained
+    np.testing.assert_allclose([x for _, x in told], module.losses, rtol=rtol)
+
+
+class Validated(Bigram):
+    def validation_step(self, batch, batch_idx):
+        loss = F.cross_entropy(self.table(batch["input_ids"]).view(-1, VOCAB), batch["labels"].view(-1))
+        self.log("val", torch.tensor(1.0))
+        return loss
+
+
+class TwoOptimizers(Bigram):
+    """A GAN's shape: two losses per step, of which only one is over the windows."""
+
+    def __init__(self):
+        super().__init__("tensor")
+        self.automatic_optimization = False
+        self.other = torch.nn.Linear(2, 3)
+
+    def training_step(self, batch, batch_idx):
+        first, second = self.optimizers()
+        first.zero_grad(), second.zero_grad()
+        self.manual_backward(F.cross_entropy(self.other(torch.ones(7, 2)), torch.zeros(7, dtype=torch.long)))
+        second.step()
+        self.manual_backward(super().training_step(batch, batch_idx))
+        first.step()
+
+    def configure_optimizers(self):
+        return [torch.optim.SGD(m.parameters(), lr=0.1) for m in (self.table, self.other)]
+
+
+class SecondOrder(Bigram):
+    def training_step(self, batch, batch_idx):
+        if getattr(self, "seen", None) == batch_idx:  # the closure runs again
+            kept = len(self.trained), len(self.losses)
+            loss = super().training_step(batch, batch_idx)
+            self.trained, self.losses = self.trained[: kept[0]], self.losses[: kept[1]]
+            return loss
+        self.seen = batch_idx
+        return super().training_step(batch, batch_idx)
+
+    def configure_optimizers(self):
+        return torch.optim.LBFGS(self.parameters(), lr=0.1, max_iter=3)
+
+
+class Checkpointed(Bigram):
+    def training_step(self, batch, batch_idx):
+        def loss_of(weight):
+            return F.cross_entropy(F.embedding(batch["input_ids"], weight).view(-1, VOCAB), batch["labels"].view(-1))
+
+        self.trained += batch["window_id"].tolist()
+        with torch.no_grad():
+            rows = -self.table(batch["input_ids"]).log_softmax(-1).gather(-1, batch["labels"][..., None])[..., 0]
+        self.losses += rows.mean(1).tolist()
+        return checkpoint(loss_of, self.table.weight, use_reentrant=False)
+
+
+LOOPS = {
+    "plain": (Bigram, {}),
+    "clipping": (Bigram, {"gradient_clip_val": 0.1}),
+    "accumulation": (Bigram, {"accumulate_grad_batches": 5}),
+    "manual": (lambda: Bigram("manual"), {}),
+    "two optimizers": (TwoOptimizers, {}),
+    "LBFGS": (SecondOrder, {}),
+    "activation checkpointing": (Checkpointed, {}),
+    "limit_train_batches": (Bigram, {"limit_train_batches": 5, "max_epochs": 2}),
+    "max_steps in mid-epoch": (Bigram, {"max_steps": 7, "max_epochs": -1}),
+    "fast_dev_run": (Bigram, {"fast_dev_run": 2}),
+    "barebones": (Bigram, {"barebones": True}),
+    "max_time": (Bigram, {"max_time": {"minutes": 5}}),
+    "sanity check and validation in mid-epoch": (Validated, {"val_check_interval": 3, "num_sanity_val_steps": 2}),
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.filterwarnings("ignore:.*barebones.*", "ignore:.*detect.anomaly.*")
+def test_what_the_policy_is_told_equals_what_was_computed_by_hand(tmp_path, name):
+    make_module, settings = LOOPS[name]
+    module = make_module()
+    val = DataLoader(Windows(), batch_size=4) if isinstance(module, Validated) else None
+    callback, trainer = fit(tmp_path, module, val=val, **settings)
+    assert_told_by_hand(callback, module)
+    steps = trainer.global_step // (2 if name == "two optimizers" else 1)
+    assert callback.policy.steps == list(range(1, steps + 1))
+    assert "training_step" not in vars(trainer.strategy)
+
+
+def test_bf16_autocast_is_told_in_float32(tmp_path):
+    module = Bigram()
+    callback, _ = fit(tmp_path, module, precision="bf16-mixed")
+    assert_told_by_hand(callback, module, rtol=1e-5)
+
+
+def test_scheduled_accumulation_counts_optimizer_steps(tmp_path):
+    module = Bigram()
+    scheduler = GradientAccumulationScheduler({0: 4, 1: 1, 2: 5})
+    callback, trainer = fit(tmp_path, module, callbacks=[scheduler], max_epochs=3)
+    assert_told_by_hand(callback, module)
+    assert callback.num_steps == trainer.global_step == 3 + 12 + 3  # the last group of an epoch may be smaller
+
+
+def test_early_stopping_ends_and_the_next_epoch_starts_afresh(tmp_path):
+    module = Validated()
+    stop = EarlyStopping("val", patience=1)
+    callback, trainer = fit(
+        tmp_path, module, callbacks=[stop], max_epochs=9, val=DataLoader(Windows(), 4), num_sanity_val_steps=0
+    )
+    assert trainer.current_epoch == 2
+    assert_told_by_hand(callback, module)
+
+
+def test_going_on_after_max_steps_keeps_what_was_learned(tmp_path):
+    module = Bigram()
+    _, loader, _ = make_parts()
+    callback = AdaptiveSampling(policy=Told(), update_every=2)
+    trainer = make_trainer(tmp_path, callback, max_epochs=-1, max_steps=5)
+    trainer.fit(module, loader)
+    trainer.fit_loop.epoch_loop.max_steps = 20
+    trainer.fit(module, loader)
+    assert callback.num_steps == trainer.global_step == 20
+    told = callback.policy.told
+    assert [i for i, _ in told] == module.trained
+    assert callback.policy.steps == list(range(2, 21, 2))
+
+
+def test_a_second_fit_starts_afresh_and_says_so(tmp_path):
+    _, loader, callback = make_parts()
+    make_trainer(tmp_path, callback).fit(Bigram(), loader)
+    first = callback.policy.scores.copy()
+    module = Bigram()
+    with pytest.warns(UserWarning, match="used in an earlier fit and starts afresh"):
+        make_trainer(tmp_path, callback, max_epochs=1).fit(module, loader)
+    assert callback.num_observations == NUM_WINDOWS
+    assert callback.num_steps == 12
+    assert callback.policy.visits.sum() == NUM_WINDOWS
+    assert not np.array_equal(first, callback.policy.scores)
+
+
+class WithKeys(Bigram):
+    def training_step(self, batch, batch_idx):
+        part = batch["text"]
+        # The other loader's loss goes by a function that is not captured.
+        return super().training_step(part, batch_idx) + 0.0 * batch["other"]["input_ids"].sum()
+
+
+@pytest.mark.parametrize("mode", [None, "min_size", "max_size_cycle", "max_size"])
+@pytest.mark.parametrize("key", [None, "text"])
+def test_one_of_several_loaders_is_chosen_by_key_or_by_its_sampler(tmp_path, mode, key):
+    sampler, loader, _ = make_parts()
+    loaders = {"other": DataLoader(Windows(), batch_size=4), "text": loader}
+    callback = AdaptiveSampling(policy=Told(), update_every=1, loader_key=key)
+    module = WithKeys()
+    make_trainer(tmp_path, callback, max_epochs=1).fit(module, CombinedLoader(loaders, mode) if mode else loaders)
+    assert callback.sampler is sampler
+    assert_told_by_hand(callback, module)
+
+
+def test_the_longer_loader_goes_on_when_ours_has_run_out(tmp_path):
+    class Longer(Bigram):
+        def training_step(self, batch, batch_idx):
+            if batch["text"] is None:
+                return 0.0 * self.table.weight.sum()
+            return super().training_step(batch["text"], batch_idx)
+
+    _, loader, _ = make_parts()
+    loaders = {"other": DataLoader(Windows(80), batch_size=4), "text": loader}
+    callback, module = AdaptiveSampling(policy=Told(), update_every=1), Longer()
+    make_trainer(tmp_path, callback, max_epochs=1).fit(module, CombinedLoader(loaders, "max_size"))
+    assert_told_by_hand(callback, module)
+    assert callback.num_steps == 20
+
+
+@pytest.mark.parametrize(
+    ("key", "count", "message"),
+    [("wrong", 1, "must be one of .*got 'wrong'"), (None, 2, "of which 2 draw with a weighted sampler")],
+)
+def test_a_loader_that_cannot_be_told_is_a_question_before_the_first_step(tmp_path, key, count, message):
+    loaders = {"a": make_parts()[1], "b": make_parts()[1] if count == 2 else DataLoader(Windows(), 4)}
+    with pytest.raises(MisconfigurationException, match=message):
+        make_trainer(tmp_path, AdaptiveSampling(loader_key=key)).fit(Bigram(), loaders)
+
+
+def test_two_callbacks_on_two_loaders_keep_apart(tmp_path):
+    class Both(Bigram):
+        def training_step(self, batch, batch_idx):
+            parts = {key: super(Both, self).training_step(batch[key], batch_idx) for key in ("a", "b")}
+            rows = torch.tensor(self.losses[-8:])
+            return {"loss": parts["a"] + parts["b"], "loss_a": rows[:4], "loss_b": rows[4:]}
+
+    module = Both()
+    callbacks = [
+        AdaptiveSampling(policy=Told(), update_every=1, loader_key=key, loss_key=f"loss_{key}") for key in ("a", "b")
+    ]
+    trainer = make_trainer(tmp_path, *callbacks, max_epochs=1)
+    trainer.fit(module, {"a": make_parts()[1], "b": make_parts()[1]})
+    trainer.save_checkpoint(tmp_path / "both.ckpt")
+    assert len([key for key in torch.load(tmp_path / "both.ckpt")["callbacks"] if "AdaptiveSampling" in key]) == 2
+    expected = np.array(list(zip(module.trained, module.losses, strict=True))).reshape(-1, 2, 4, 2)
+    for place, callback in enumerate(callbacks):
+        np.testing.assert_allclose(callback.policy.told, expected[:, place].reshape(-1, 2), rtol=1e-5)
+    assert "training_step" not in vars(trainer.strategy)
+
+
+class Reloading(pl.LightningDataModule):
+    """Makes a new loader, with a new sampler or the old one, in each epoch."""
+
+    def __init__(self, workers, same_sampler):
+        super().__init__()
+        self.workers, self.samplers, self.same = workers, [], same_sampler
+
+    def train_dataloader(self):
+        if not self.samplers or not self.same:
+            sampler, _, _ = make_parts(workers=self.workers, lag=6)
+            self.samplers.append(sampler)
+        return DataLoader(Windows(), batch_size=4, sampler=self.samplers[-1], num_workers=self.workers)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("same", [True, False])
+def test_reloaded_loaders_carry_the_weights_and_the_stream_on(tmp_path, workers, same):
+    orders = []
+    for reload in (0, 1):
+        torch.manual_seed(0)
+        data, module = Reloading(workers, same), Bigram()
+        callback = AdaptiveSampling(policy=Told(), update_every=2)
+        trainer = make_trainer(tmp_path, callback, max_epochs=4, reload_dataloaders_every_n_epochs=reload)
+        trainer.fit(module, datamodule=data)
+        orders.append(module.trained)
+        assert callback.sampler is data.samplers[-1]
+    assert orders[0] == orders[1]
+    assert len(data.samplers) == (1 if same else 4)
+
+
+def test_a_learning_rate_search_leaves_order_and_policy_alone(tmp_path):
+    class Searched(Bigram):
+        def __init__(self):
+            super().__init__()
+            self.lr = 0.5
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=self.lr)
+
+    orders = []
+    for search in (False, True):
+        torch.manual_seed(0)
+        _, loader, callback = make_parts()
+        module = Searched()
+        trainer = make_trainer(tmp_path, callback, max_epochs=1)
+        if search:
+            Tuner(trainer).lr_find(module, loader, num_training=5, update_attr=False)
+            module.trained, module.losses = [], []
+        trainer.fit(module, loader)
+        orders.append(module.trained)
+        assert callback.num_observations == NUM_WINDOWS
+    assert orders[0] == orders[1]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_after_an_exception_or_ctrl_c_nothing_is_left_behind(tmp_path, error):
+    class Failing(Bigram):
+        def training_step(self, batch, batch_idx):
+            if batch_idx == 3:
+                raise error("at batch 3")
+            return super().training_step(batch, batch_idx)
+
+    handler = signal.getsignal(signal.SIGINT)
+    _, loader, callback = make_parts()
+    trainer = make_trainer(tmp_path, callback)
+    try:
+        with pytest.raises((ValueError, SystemExit)):
+            trainer.fit(Failing(), loader)
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert "training_step" not in vars(trainer.strategy)
+    assert torch.overrides._get_current_function_mode_stack() == []
+    with pytest.warns(UserWarning, match="starts afresh"):
+        make_trainer(tmp_path, callback, max_epochs=1).fit(Bigram(), loader)
+    assert callback.num_observations == NUM_WINDOWS
+
+
+@pytest.mark.filterwarnings("ignore:You requested to overfit", "ignore:.*overfit.*")
+def test_overfit_batches_is_refused_with_the_cure(tmp_path):
+    module = Bigram()
+    with pytest.raises(MisconfigurationException, match="got SequentialSampler.*overfit_batches.*leave that out"):
+        fit(tmp_path, module, overfit_batches=2)
+    assert module.trained == []
+
+
+def test_a_batch_sampler_around_ours_works_on_one_process(tmp_path):
+    sampler = make_parts()[0]
+    module = Bigram()
+    loader = DataLoader(Windows(), batch_sampler=BatchSampler(sampler, 4, drop_last=False))
+    callback, _ = fit(tmp_path, module, loader=loader)
+    assert_told_by_hand(callback, module)
+
+
+def test_a_dataset_that_moves_text_between_ids_is_refused(tmp_path):
+    class Moving(Windows):
+        adaptive_weights_error = "`reshuffle_documents` must be False with adaptive weights, got True."
+
+    dataset = ads.with_ids(Moving(with_id=False))
+    loader = DataLoader(dataset, batch_size=4, sampler=ads.AdaptiveSampler(dataset))
+    module = Bigram()
+    with pytest.raises(MisconfigurationException, match="reshuffle_documents"):
+        fit(tmp_path, module, loader=loader)
+    assert module.trained == []
+
+
+def test_steps_that_are_skipped_or_odd_leave_windows_out_and_go_on(tmp_path):
+    class Odd(Bigram):
+        def training_step(self, batch, batch_idx):
+            loss = super().training_step(batch, batch_idx)
+            if batch_idx == 2:
+                return None
+            if batch_idx in (3, 4):
+                return {"loss": loss, "per_sample_loss": torch.ones(3)}
+            return loss
+
+    module = Odd()
+    with pytest.warns(UserWarning, match=r"left out of the weights, training goes on.*\(4,\).*got \(3,\)") as caught:
+        callback, trainer = fit(tmp_path, module)
+    assert len([w for w in caught if "left out" in str(w.message)]) == 1
+    assert trainer.global_step == 12
+    assert callback.num_observations == NUM_WINDOWS - 8
