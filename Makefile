@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+JOBS := 2
 
 .PHONY: demo test checks bench soak clean
 
@@ -16,7 +17,7 @@ demo: $(STAMP)
 	$(BIN)/python -m experiments.demo --out runs/demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -m 'not soak'
+	$(BIN)/python -m pytest -m 'not soak' --numprocesses $(JOBS) --dist loadfile
 
 checks: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -28,6 +29,7 @@ bench: $(STAMP)
 	$(BIN)/python -m experiments.benchmarks
 
 soak: $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[ray]'
 	$(BIN)/python -m pytest
 
 clean:
