@@ -32,6 +32,10 @@ class OverheadClock:
         finally:
             self._ours += time.perf_counter() - start
 
+    def add(self, seconds: float) -> None:
+        """Time of ours that another callback took."""
+        self._ours += seconds
+
     @property
     def overhead(self) -> float:
         """Our share of the time, in per cent of the rest."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import lightning.pytorch as pl
@@ -24,6 +25,8 @@ from adaptive_sampling.callbacks._window_values import Values, WindowValues, win
 from adaptive_sampling.sampling import AdaptiveSampler
 from adaptive_sampling.weights import WeightPolicy
 
+Observer = Callable[[NDArray[np.int64], dict[str, NDArray[np.float32]]], None]
+"""Called on rank 0 with the ids and named values of all ranks, before an update takes them in."""
 _TELLS_TIME = 1 << 22
 """From so many windows on, a full pass is worth a thought: the policy is told how long a step takes."""
 
@@ -83,6 +86,7 @@ class AdaptiveSampling(pl.Callback):
         self.loader_key = loader_key
         self.permutation = None if permutation is None else np.asarray(permutation, np.int64)
         self.clock = OverheadClock()
+        self.observers: list[Observer] = []
         self._expected = self.sampler
         self._part_key = loader_key
         self._values = WindowValues(self.policy.needs, loss_key)
@@ -112,6 +116,7 @@ class AdaptiveSampling(pl.Callback):
         if stage != "fit":
             return
         self._checked_batch = self._attached = False
+        self.observers = []
         # A Trainer that goes on (max_steps was raised) knows how many steps it has made.
         self._reused = self._trained and trainer.global_step == 0
         if self._reused:
@@ -269,6 +274,8 @@ class AdaptiveSampling(pl.Callback):
 
         def compute() -> tuple[NDArray[np.int64] | None, NDArray[np.float32]]:
             named = {need: values[:, column].numpy() for column, need in enumerate(self.policy.needs)}
+            for observer in self.observers:
+                observer(ids.numpy(), named)
             told = seconds if (self.policy.num_windows or 0) >= _TELLS_TIME else None
             update = self.policy.update(ids.numpy(), named, step=self.num_steps, seconds_per_step=told)
             if self.policy.dropped and not self._warned_dropped:

@@ -1,119 +1,243 @@
-"""`SamplingMonitor`: what the weights do to the draws, as histograms and a few numbers."""
+"""`SamplingMonitor`: what the weights do to the draws, as histograms and numbers."""
 
 from __future__ import annotations
 
+import math
+import time
 import warnings
 from typing import Any
 
 import lightning.pytorch as pl
 import numpy as np
 import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from numpy.typing import NDArray
 
+from adaptive_sampling._arrays import checked_integer
 from adaptive_sampling.callbacks._epochwise import EpochwiseSampler
-from adaptive_sampling.callbacks._loaders import loader_sampler
+from adaptive_sampling.callbacks._hard_windows import HardWindows, Losses
+from adaptive_sampling.callbacks._histogram import Histogram
+from adaptive_sampling.callbacks._loaders import choose_loader, loader_sampler
+from adaptive_sampling.callbacks._logger_forms import log_histogram, log_numbers
+from adaptive_sampling.callbacks._observed_sources import ObservedSources, sources_of
+from adaptive_sampling.callbacks.adaptive_sampling import AdaptiveSampling
 from adaptive_sampling.sampling import AdaptiveSampler
 
-_BINS = 64
+_ON_THE_BAR = ("effective_sample_size", "share_seen", "top_weight")
+_ALWAYS = 1 << 17
+"""Up to so many windows, all of them are looked at for each log."""
+_TIME_SHARE = 0.001
+"""Beyond, looks at all windows may take this share of the time."""
+_HARD_EVERY = 10
+_NAN = float("nan")
 
 
 class SamplingMonitor(pl.Callback):
-    """Logs the sampler's weights: histograms where a logger takes them, three numbers to every logger and the bar.
+    """Logs the sampler's weights to every logger of the Trainer, each in its own form, and three numbers to the bar.
 
-    | key | meaning |
-    |---|---|
-    | `sampling/effective_sample_size` | (Σw)² / (N·Σw²), in (0, 1]; 1 = uniform |
-    | `sampling/share_seen` | share of the windows trained on at least once |
-    | `sampling/top_weight` | largest weight over the mean weight |
-    | `sampling/weights` | histogram of weight over mean weight (TensorBoard) |
+    Keys begin with `sampling/`; docs/callback.md explains each. Histograms go to loggers that have them, and as a picture
+    to MLflow and the folder of a CSVLogger.
 
     Args:
         sampler: the sampler to watch; default: found in the train loader.
         every_n_steps: optimizer steps between two logs.
+        num_hard_windows: size of the fixed set of hard windows; 0: none.
+        hard_losses: (module, batch) → float `[B]`, the loss of each window; default: `module(batch["input_ids"])` gives
+            logits for `batch["labels"]`.
+
+    State:
+        The ids of the hard windows.
 
     Cost:
-        O(N) per log on rank 0; nothing in between. A fault in a logger warns once and never stops the training.
+        On rank 0, O(N) per log up to 131,072 windows; beyond, looks at all windows come as rarely as needed to stay
+        below 0.1 % of the time, and logs in between repeat what they found. One forward pass over the hard windows every
+        tenth log. A fault in a logger warns once and never stops the training.
     """
 
-    def __init__(self, sampler: AdaptiveSampler | None = None, *, every_n_steps: int = 100) -> None:
+    def __init__(
+        self,
+        sampler: AdaptiveSampler | None = None,
+        *,
+        every_n_steps: int = 100,
+        num_hard_windows: int = 16,
+        hard_losses: Losses | None = None,
+    ) -> None:
         if isinstance(every_n_steps, bool) or not isinstance(every_n_steps, int) or every_n_steps < 1:
             raise ValueError(f"`every_n_steps` must be a positive number of steps, got {every_n_steps!r}.")
         self.sampler: AdaptiveSampler | EpochwiseSampler | None = sampler
         self.every_n_steps = every_n_steps
+        self.hard = HardWindows(checked_integer("num_hard_windows", num_hard_windows, 0), hard_losses)
         self._given = sampler
+        self._warned: set[str] = set()
+        self._adaptive: AdaptiveSampling | None = None
+        self._sources: ObservedSources | None = None
+        self._restart()
+
+    def _restart(self) -> None:
         self._logged_at = -1
-        self._warned = False
+        self._num_logs = 0
+        self._looked_until = 0.0
+        self._looks: dict[str, float] = {}
+        self._hard_loss = _NAN
+        self._before = (time.perf_counter(), 0.0, 0)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Find the sampler and start to count which windows were seen."""
-        self._logged_at = -1
-        self.sampler = self._given or loader_sampler(trainer.train_dataloader)
+        """Find the sampler and its callback, and start to count which windows were seen."""
+        self._restart()
+        self._adaptive, dataset = self._find(trainer)
         if self.sampler is None:
             warnings.warn(
                 "SamplingMonitor found no AdaptiveSampler in the train loader and stays silent.", stacklevel=2
             )
-        else:
-            self.sampler.track_seen()
+            return
+        self.sampler.track_seen()
+        self._before = (time.perf_counter(), self._num_seen(), self.sampler.position)
+        if self._adaptive is not None and getattr(trainer, "is_global_zero", True):
+            self._sources = sources_of(dataset)
+            self._adaptive.observers = [*self._adaptive.observers, self._sources.observe]
+
+    def _find(self, trainer: pl.Trainer) -> tuple[AdaptiveSampling | None, Any]:
+        for callback in getattr(trainer, "callbacks", ()):
+            if isinstance(callback, AdaptiveSampling) and self._given in (None, callback.sampler):
+                self.sampler = callback.sampler
+                loader = choose_loader(trainer.train_dataloader, callback.loader_key, callback.sampler)[1]
+                return callback, getattr(loader, "dataset", None)
+        loaders = trainer.train_dataloader
+        try:
+            loader = choose_loader(loaders, None, self._given)[1]
+        except MisconfigurationException:
+            loader = None
+        self.sampler = self._given or loader_sampler(loader)
+        return None, getattr(loader, "dataset", None)
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Log at step 1 and then every `every_n_steps` optimizer steps."""
         step = trainer.global_step
-        if self.sampler is None or step == self._logged_at or (step != 1 and step % self.every_n_steps):
+        if self.sampler is None or step in (0, self._logged_at) or (step != 1 and step % self.every_n_steps):
             return
         self._logged_at = step
-        weights = self.sampler.weights
-        scalars = weight_summary(weights)
-        scalars["share_seen"] = self.sampler.share_seen
-        pl_module.log_dict(
-            {f"sampling/{k}": torch.tensor(v, device=pl_module.device) for k, v in scalars.items() if np.isfinite(v)},
-            prog_bar=True,
-            logger=bool(trainer.loggers),
-            on_step=True,
-            on_epoch=False,
-            batch_size=1,
-        )
-        if trainer.is_global_zero:
-            self._log_histograms(trainer, weights, step)
+        if not trainer.is_global_zero:
+            return
+        start = time.perf_counter()
+        try:
+            self._log(trainer, pl_module, step)
+        except Exception as error:
+            self._warn_once("itself", f"SamplingMonitor failed: {error!r}. Training goes on.")
+        if self._adaptive is not None:
+            self._adaptive.clock.add(time.perf_counter() - start)
 
-    def _log_histograms(self, trainer: pl.Trainer, weights: NDArray[np.float32], step: int) -> None:
+    def _log(self, trainer: pl.Trainer, pl_module: pl.LightningModule, step: int) -> None:
+        assert self.sampler is not None
+        histograms: dict[str, Histogram | None] = {}
+        now = time.perf_counter()
+        if self.sampler.num_windows <= _ALWAYS or now >= self._looked_until:
+            histograms = self._look_at_all()
+            took = time.perf_counter() - now
+            self._looked_until = now + took / _TIME_SHARE
+        if self._num_logs % _HARD_EVERY == 0 or not math.isfinite(self._hard_loss):
+            self._hard_loss = self.hard.mean_loss(trainer, pl_module, self._dataset(trainer))
+        self._num_logs += 1
+        numbers = {**self._looks, **self._rates(), **self._ours(), "hard_windows_loss": self._hard_loss}
+        if self._sources is not None:
+            numbers |= self._sources.take()
+        if not trainer.barebones:
+            shown = {f"sampling/{k}": numbers[k] for k in _ON_THE_BAR if math.isfinite(numbers[k])}
+            pl_module.log_dict(
+                {key: torch.tensor(value, device=pl_module.device, dtype=torch.float32) for key, value in shown.items()},
+                prog_bar=True,
+                logger=False,
+                on_step=True,
+                on_epoch=False,
+                batch_size=1,
+                rank_zero_only=True,
+            )
+        keyed = {f"sampling/{key}": value for key, value in numbers.items()}
         for logger in trainer.loggers:
+            name = type(logger).__name__
             try:
-                add = getattr(getattr(logger, "experiment", None), "add_histogram_raw", None)
-                if add is not None:
-                    add("sampling/weights", global_step=step, **raw_histogram(weights))
+                log_numbers(logger, keyed, step)
+                for key, histogram in histograms.items():
+                    if histogram is not None:
+                        log_histogram(logger, key, histogram, step)
             except Exception as error:
-                if not self._warned:
-                    self._warned = True
-                    warnings.warn(
-                        f"SamplingMonitor could not log to {type(logger).__name__}: {error!r}. Training goes on.",
-                        stacklevel=2,
-                    )
+                self._warn_once(name, f"SamplingMonitor could not log to {name}: {error!r}. Training goes on.")
+
+    def _warn_once(self, about: str, message: str) -> None:
+        if about not in self._warned:
+            self._warned.add(about)
+            warnings.warn(message, stacklevel=3)
+
+    def _dataset(self, trainer: pl.Trainer) -> Any:
+        return self._find(trainer)[1]
+
+    # --- numbers ----------------------------------------------------------------------------------------------------
+
+    def _look_at_all(self) -> dict[str, Histogram | None]:
+        """What takes a look at all windows: numbers into `_looks`; the histograms."""
+        assert self.sampler is not None
+        weights = self.sampler.weights
+        self.hard.choose(weights)
+        self._looks = {**weight_summary(weights), "share_at_floor": _NAN, "share_at_cap": _NAN}
+        histograms = {"sampling/weights": Histogram.of(relative_weights(weights))}
+        if self._adaptive is not None:
+            policy = self._adaptive.policy
+            least, most = policy.limits
+            self._looks["share_at_floor"] = float(np.count_nonzero(policy.weights <= least)) / len(weights)
+            self._looks["share_at_cap"] = float(np.count_nonzero(policy.weights >= most)) / len(weights)
+            histograms["sampling/scores"] = Histogram.of(policy.scores)
+        return histograms
+
+    def _num_seen(self) -> float:
+        assert self.sampler is not None
+        return self.sampler.share_seen * self.sampler.num_windows
+
+    def _rates(self) -> dict[str, float]:
+        assert self.sampler is not None
+        now, seen, position = time.perf_counter(), self._num_seen(), self.sampler.position
+        (then, seen_then, position_then), self._before = self._before, (now, seen, position)
+        draws, hours = position - position_then, max(now - then, 1e-9) / 3600
+        return {
+            "share_seen": self.sampler.share_seen,
+            "share_never_seen": 1.0 - self.sampler.share_seen,
+            "unique_windows_per_hour": (seen - seen_then) / hours,
+            "repeat_rate": 1.0 - (seen - seen_then) / draws if draws > 0 else _NAN,
+        }
+
+    def _ours(self) -> dict[str, float]:
+        assert self.sampler is not None
+        ours = self._adaptive
+        return {
+            "lag_steps": float(self.sampler.lag),
+            "update_seconds": _NAN if ours is None else ours.clock.update_seconds,
+            "pass_seconds": _NAN if ours is None else ours.clock.pass_seconds,
+            "overhead_percent": _NAN if ours is None else ours.clock.overhead,
+            "observations": _NAN if ours is None else float(ours.num_observations),
+            "losses_not_finite": _NAN if ours is None else float(ours.policy.dropped),
+        }
+
+    # --- state ------------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """The ids of the hard windows."""
+        return {"hard_windows": torch.from_numpy(self.hard.ids.copy())}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Watch the same hard windows again."""
+        if "hard_windows" in state_dict:
+            self.hard.ids = state_dict["hard_windows"].numpy().astype(np.int64)
 
 
 def weight_summary(weights: NDArray[np.float32]) -> dict[str, float]:
     """Effective sample size as a share of N, and the top weight over the mean; both 1 for equal weights."""
-    total = float(weights.sum(dtype=np.float64))
-    squares = float(np.square(weights, dtype=np.float64).sum())
+    relative = relative_weights(weights)
     return {
-        "effective_sample_size": total * total / (len(weights) * squares),
-        "top_weight": float(weights.max()) * len(weights) / total,
+        "effective_sample_size": float(1.0 / np.square(relative).mean()),
+        "top_weight": float(relative.max()),
     }
 
 
-def raw_histogram(weights: NDArray[np.float32]) -> dict[str, Any]:
-    """Arguments of TensorBoard's `add_histogram_raw` for weight over mean weight, in at most 64 bins."""
-    relative = weights.astype(np.float64) * (len(weights) / weights.sum(dtype=np.float64))
-    low, high = float(relative.min()), float(relative.max())
-    # Equal weights still need a bin with a width to be seen.
-    counts, edges = np.histogram(relative, bins=_BINS, range=(low, high if high > low else low + 1e-6))
-    return {
-        "min": low,
-        "max": high,
-        "num": len(relative),
-        "sum": float(relative.sum()),
-        "sum_squares": float(np.square(relative).sum()),
-        "bucket_limits": edges[1:].tolist(),
-        "bucket_counts": counts.tolist(),
-    }
+def relative_weights(weights: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Weights over their mean, float64 `[N]`."""
+    return weights.astype(np.float64) / max(float(weights.mean(dtype=np.float64)), np.finfo(np.float64).tiny)

@@ -69,7 +69,7 @@ def module_features(
         batch = _move(_batch(dataset, np.arange(first, last, dtype=np.int64)), device)
         return _pooled(_hidden(module, layer, run, batch), batch, last - first, layer)
 
-    with _untouched(module):
+    with untouched(module):
         if len(dataset) == 0:
             raise ValueError("`dataset` must hold at least one window, got none: the layer's width is unknown.")
         first = compute(0, 1)
@@ -156,7 +156,7 @@ def _pooled(hidden: Tensor, batch: Any, rows: int, layer: str) -> Float32:
 
 
 @contextlib.contextmanager
-def _untouched(module: nn.Module) -> Iterator[None]:
+def untouched(module: nn.Module) -> Iterator[None]:
     """Evaluation mode without gradients; afterwards all that the module and the generators were."""
     modes = [(part, part.training) for part in module.modules()]
     buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]

@@ -412,12 +412,20 @@ class WeightPolicy:
         included = self._arrays.included
         return np.zeros(self._bound(), np.bool_) if included is None else ~included
 
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Weights at the floor and at the cap, as of the last full pass; 0 and infinite under uniform draws."""
+        self._bound()
+        frozen = self._frozen
+        if frozen.uniform == 1.0:
+            return 0.0, math.inf
+        low, high = ((1.0 - frozen.uniform) * bound + frozen.uniform for bound in (frozen.floor, frozen.moment.cap))
+        return float(np.float32(low)), float(np.float32(high))
+
     def concentration(self) -> Concentration:
         """How unevenly the weights of the windows not excluded are spread; O(N)."""
-        self._bound()
-        frozen, included = self._frozen, self._arrays.included
-        at_cap = math.inf if frozen.uniform == 1.0 else (1.0 - frozen.uniform) * frozen.moment.cap + frozen.uniform
-        largest = float(np.float32(at_cap))
+        included = self._arrays.included
+        _, largest = self.limits
         return concentration(self._weights if included is None else self._weights[included], largest)
 
     def initial_weights(self) -> NDArray[np.float32]:

@@ -1,0 +1,1 @@
+"""Whole scripts to start from; each runs in the tests."""
