@@ -1,4 +1,4 @@
-"""Step time of a Lightning training with `AdaptiveSampling` and `SamplingMonitor` over the same training without them."""
+"""Step time of a Lightning training with `AdaptiveSampling` and `SamplingMonitor` over the same without them."""
 
 from __future__ import annotations
 
