@@ -31,28 +31,26 @@ class Corrected(Bigram):
 
 
 def test_importance_weights_are_those_of_the_blocks_that_were_drawn(tmp_path):
-    # A loop of one's own notes, at every block, with which weights it was drawn.
     sampler, loader, callback = make_parts(update_every=2, lag=3, importance=1.0)
-    versions = []
-    fill = sampler._stream._draw_together
+    changes = []
+    schedule = sampler.schedule_weights
 
-    def noted(start):
-        before = sampler._stream._engine.weights.copy() if sampler._stream._engine is not None else None
-        ids = fill(start)
-        now = sampler._stream._engine.weights.copy()
-        versions.append((start, len(ids), now if before is None else before))
-        return ids
+    def noted(position, ids, values):
+        changes.append((position, ids, values))
+        schedule(position, ids, values)
 
-    sampler._stream._draw_together = noted
+    sampler.schedule_weights = noted
     module = Corrected()
     make_trainer(tmp_path, callback, max_epochs=3).fit(module, loader)
+    # A block of draws sees the changes that were scheduled for its start or before.
     expected = np.empty(3 * NUM_WINDOWS)
-    for start, length, weights in versions:
-        stop = min(start + length, len(expected))
-        if start >= stop:
-            continue
-        ids = module.trained[start:stop]
-        expected[start:stop] = weights.sum(dtype=np.float64) / (NUM_WINDOWS * weights[ids].astype(np.float64))
+    for start in range(0, len(expected), sampler.block_size):
+        weights = np.ones(NUM_WINDOWS)
+        for position, ids, values in changes:
+            if position <= start:
+                weights[slice(None) if ids is None else ids] = values
+        here = slice(start, start + sampler.block_size)
+        expected[here] = weights.sum() / (NUM_WINDOWS * weights[module.trained[here]])
     np.testing.assert_allclose(module.weights, expected, rtol=1e-6)
     assert len(np.unique(expected)) > 20
 
