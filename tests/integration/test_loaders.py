@@ -147,7 +147,7 @@ def test_overfit_batches_is_refused_with_the_cure(tmp_path):
     trainer = make_trainer(tmp_path, AdaptiveSampling(sampler), overfit_batches=2)
     with (
         pytest.warns(UserWarning, match="overfit"),
-        pytest.raises(MisconfigurationException, match=r"got SequentialSampler.*overfit_batches.*leave these out"),
+        pytest.raises(MisconfigurationException, match=r"got SequentialSampler.*overfit_batches.*leave that out"),
     ):
         trainer.fit(module, loader)
     assert module.ids == []
