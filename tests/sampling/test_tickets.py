@@ -205,3 +205,15 @@ def test_few_tickets_too_many_are_let_pass_where_windows_are_many(monkeypatch):
     engine.update_weights(np.arange(30), np.full(30, 4, np.float32))
     engine.next_block(100)
     assert issues == [200]
+
+
+def test_the_running_sum_of_weights_follows_changes_and_survives_cancellation():
+    rng = np.random.default_rng(0)
+    weights = rng.gamma(0.5, size=500).astype(np.float32)
+    weights[7] = 1e30
+    engine = Tickets(weights, num_draws=1000, seed=0)
+    engine.update_weights(np.array([7]), float32([0.5]))
+    for _ in range(200):
+        ids = rng.choice(500, 20, replace=False)
+        engine.update_weights(ids, rng.gamma(0.5, size=20).astype(np.float32))
+        assert engine.total_weight == pytest.approx(engine.weights.sum(dtype=np.float64), rel=1e-12)
