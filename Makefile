@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JOBS := 2
 
-.PHONY: demo test checks bench soak clean
+.PHONY: demo test checks bench evidence soak clean
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -27,6 +27,10 @@ checks: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m experiments.benchmarks
+
+# Takes hours, and goes on where it was broken off; `--only SCENARIO`, `--stages`, `--hours` do a part.
+evidence: $(STAMP)
+	$(BIN)/python -m experiments.evidence
 
 soak: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[ray]'

@@ -39,7 +39,7 @@ def compare(title: str, arms: list[str], scenario: str, out: Path, args: argpars
     }
     return run_ab(
         [known[name] for name in arms],
-        functools.partial(SmallGPT, seq_len=text_runs.SEQ_LEN, layers=2, max_steps=args.steps),
+        functools.partial(SmallGPT, text_runs.VOCAB_SIZE, text_runs.SEQ_LEN, layers=2, max_steps=args.steps),
         make_data,
         max_steps=args.steps,
         seeds=tuple(range(args.seeds)),

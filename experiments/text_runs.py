@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import glob
+import gzip
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,13 @@ import numpy as np
 from torch.utils.data import DataLoader, Subset
 
 import adaptive_sampling as ads
+from adaptive_sampling._random import stable_hash
 from adaptive_sampling.ab import TrainingData, folder_lock
 from adaptive_sampling.corpus import Document, embedded_documents, prepare
 from experiments import scenarios
 
+VOCAB_SIZE = 1024
+"""Small, so that a small model is soon past the point where it learns to copy: before it, repetition is what helps."""
 SEQ_LEN = 128
 BATCH_SIZE = 8
 HELD_OUT_WINDOWS = 400
@@ -56,14 +61,24 @@ def make_data(train: Path, held_out: Path, tokenizer: Path | None = None) -> Tra
 
 
 def scenario_data(
-    scenario: str, *, text: str | None = None, embedded: bool = True, root: str = "runs/text", **settings: Any
+    scenario: str,
+    *,
+    text: str | Mapping[str, str] | None = None,
+    part: float = 1.0,
+    embedded: bool = True,
+    vocab_size: int = VOCAB_SIZE,
+    root: str = "runs/text",
+    **settings: Any,
 ) -> TrainingData:
     """Training data of a scenario; what is missing of corpus and scenario is written first.
 
     Args:
         scenario: a key of `SCENARIOS`.
-        text: a folder of text: each folder in it is a source, and so is each file, by its name up to the first dash.
+        text: a folder of text: each folder in it is a source, and so is each file, by its name up to the first dash;
+            or the name of a source and a pattern of its files, for each.
+        part: share of the files of `text` that is taken, by the hash of their paths.
         embedded: take the interpreter's own library too.
+        vocab_size: of the tokenizer that is trained.
         root: folder of corpora and scenarios.
         settings: arguments of the scenario.
 
@@ -72,13 +87,16 @@ def scenario_data(
     """
     if scenario not in SCENARIOS:
         raise ValueError(f"`scenario` must be one of {', '.join(SCENARIOS)}, got {scenario!r}.")
+    if not 0.0 < part <= 1.0:
+        raise ValueError(f"`part` must be above 0 and at most 1, got {part!r}. Try 0.1.")
     corpus = Path(root).absolute() / "-".join(
-        ["corpus", *(["embedded"] if embedded else []), *([Path(text).absolute().name] if text else [])]
+        ["corpus", *(["embedded"] if embedded else []), *_text_names(text), *([f"part{part}"] if part < 1 else [])]
+        + ([f"vocab{vocab_size}"] if vocab_size != VOCAB_SIZE else [])
     )
     # Several processes may ask at once; the first one writes.
     with folder_lock(corpus.parent / f".{corpus.name}.making", wait=True):
         if not corpus.exists():
-            prepare(_documents(text, embedded), corpus)
+            prepare(_documents(text, part, embedded), corpus, vocab_size=vocab_size)
         train, make = corpus / "train", SCENARIOS[scenario]
         if make is not None:
             name = "-".join([scenario, *(f"{key}{value}" for key, value in sorted(settings.items()))])
@@ -90,35 +108,61 @@ def scenario_data(
     return make_data(train, corpus / "validation", corpus / "tokenizer.json")
 
 
-def _documents(text: str | None, embedded: bool) -> Iterator[Document]:
+def _text_names(text: str | Mapping[str, str] | None) -> list[str]:
+    if text is None:
+        return []
+    return sorted(text) if isinstance(text, Mapping) else [Path(text).absolute().name]
+
+
+def _documents(text: str | Mapping[str, str] | None, part: float, embedded: bool) -> Iterator[Document]:
     if text is None and not embedded:
         raise ValueError("`text` must be a folder where `embedded` is false, got None. Give a folder of text.")
     if embedded:
         yield from embedded_documents()
     if text is not None:
-        yield from folder_documents(Path(text))
+        yield from text_documents(text, part)
 
 
-def folder_documents(folder: Path) -> Iterator[Document]:
-    """The text files under `folder`; long ones in pieces, so that some of each can be held out.
+def text_documents(text: str | Mapping[str, str], part: float = 1.0) -> Iterator[Document]:
+    """Documents of the text files of a folder, or of patterns; long ones in pieces, so that some can be held out.
+
+    Files may be packed by gzip; what is no UTF-8 is left out.
+
+    Args:
+        text: see `scenario_data`.
+        part: see `scenario_data`.
 
     Raises:
         ValueError: if there is none.
     """
-    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith(".")]
     found = False
-    for path in paths:
-        try:
-            content = path.read_text(encoding="utf-8")
-        except UnicodeDecodeError:
+    for source, path in _files(text):
+        if stable_hash("part of the text", path.as_posix()) >= part * 2.0**128:
             continue
-        inside = path.relative_to(folder).parts
-        source = inside[0] if len(inside) > 1 else path.stem.split("-")[0]
+        try:
+            content = (gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()).decode()
+        except (UnicodeDecodeError, gzip.BadGzipFile):
+            continue
         for number, piece in enumerate(_pieces(content)):
             found = True
             yield Document(source, f"{path.as_posix()} {number}", piece)
     if not found:
-        raise ValueError(f"`text` must be a folder with UTF-8 text in it, got {str(folder)!r}. Check the path.")
+        raise ValueError(f"`text` must lead to UTF-8 text, got {text!r}. Check the path.")
+
+
+def _files(text: str | Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    """Name of the source and path, in sorted order; one file under several names counts once."""
+    if isinstance(text, Mapping):
+        for source, pattern in sorted(text.items()):
+            for path in sorted({Path(name).resolve() for name in glob.glob(pattern, recursive=True)}):
+                if path.is_file():
+                    yield source, path
+        return
+    folder = Path(text)
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not path.name.startswith("."):
+            inside = path.relative_to(folder).parts
+            yield (inside[0] if len(inside) > 1 else path.stem.split("-")[0]), path
 
 
 def _pieces(content: str) -> Iterator[str]:

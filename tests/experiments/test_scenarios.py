@@ -1,3 +1,5 @@
+import gzip
+
 import numpy as np
 import pytest
 
@@ -93,13 +95,27 @@ def test_folder_of_text_has_a_source_per_folder_and_file(tmp_path):
     (tmp_path / "wiki-a.txt").write_text("An article.\n\n" * 3000)
     (tmp_path / "wiki-b.txt").write_text("Another.")
     (tmp_path / "picture.png").write_bytes(b"\xff\xd8")
-    documents = list(text_runs.folder_documents(tmp_path))
+    documents = list(text_runs.text_documents(str(tmp_path)))
     assert {d.source for d in documents} == {"books", "wiki"}
     pieces = [d.text for d in documents if "wiki-a" in d.key]
     assert len(pieces) == 3
     assert "".join(pieces) == "An article.\n\n" * 3000
-    with pytest.raises(ValueError, match="`text` must be a folder"):
-        list(text_runs.folder_documents(tmp_path / "gone"))
+    with pytest.raises(ValueError, match=r"`text` must lead to UTF-8 text, got .*gone"):
+        list(text_runs.text_documents(str(tmp_path / "gone")))
+
+
+def test_text_by_pattern_reads_packed_files_once_and_takes_a_part(tmp_path):
+    for number in range(200):
+        (tmp_path / f"page{number}.1.gz").write_bytes(gzip.compress(f"page {number}".encode()))
+    (tmp_path / "other-name.1.gz").symlink_to(tmp_path / "page7.1.gz")
+    (tmp_path / "broken.1.gz").write_bytes(b"no archive")
+    pages = {"manuals": str(tmp_path / "*.1.gz")}
+    documents = list(text_runs.text_documents(pages))
+    assert sorted(d.text for d in documents) == sorted(f"page {number}" for number in range(200))
+    assert {d.source for d in documents} == {"manuals"}
+    fewer, fewest = ({d.key for d in text_runs.text_documents(pages, part)} for part in (0.5, 0.2))
+    assert fewest < fewer < {d.key for d in documents}
+    assert 70 < len(fewer) < 130
 
 
 def test_scenario_data_writes_once_and_weighs_sources_as_held_out(tmp_path, monkeypatch):
