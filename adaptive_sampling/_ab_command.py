@@ -25,7 +25,8 @@ example of CONFIG:
     - {name: placebo, placebo_of: adaptive}
 
 further keys: eval_every, checkpoint_every, jobs, backend (processes or ray), title; of an arm: draws, update_every,
-sampler_seed, coupled, scarcity and groups (near-copies, clusters, sources, documents, none, or a .npy file).
+sampler_seed, coupled, scarcity (near-copies, none, a .npy file, or {threshold: 0.85}) and groups (clusters, sources,
+documents, none, a .npy file, or {clusters: 64}).
 """
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from adaptive_sampling.ab._schema import check_keys, check_mapping, imported
 from adaptive_sampling.ab.arms import Arm, PolicySource
 from adaptive_sampling.ab.imports import Imported
-from adaptive_sampling.ab.text_arms import GROUPS, NEAR_COPIES, TextAnalysis, TextPolicy
+from adaptive_sampling.ab.text_arms import GROUPS, NEAR_COPIES, NUM_CLUSTERS, TextAnalysis, TextPolicy
 from adaptive_sampling.weights import WeightPolicy
 
 ArmKind = Literal["uniform", "adaptive", "loss", "scarcity", "multinomial", "placebo"]
@@ -31,6 +31,8 @@ class ArmSettings:
         scarcity: "near-copies", "none" or a `.npy` file.
         groups: "clusters", "sources", "documents", "none" or a `.npy` file.
         rest: further arguments of `Arm`.
+        threshold: similarity from which windows are near-copies; None: read from the data.
+        clusters: number of clusters.
     """
 
     name: str
@@ -39,6 +41,8 @@ class ArmSettings:
     scarcity: str
     groups: str
     rest: Mapping[str, Any]
+    threshold: float | None = None
+    clusters: int = NUM_CLUSTERS
 
 
 def arm_settings(given: Any, number: int, where: str, folders: tuple[str, ...]) -> ArmSettings:
@@ -78,11 +82,21 @@ def arm_settings(given: Any, number: int, where: str, folders: tuple[str, ...]) 
             )
     if kind in ("uniform", "placebo") and given.get("policy"):
         raise ValueError(f"`policy` must be left out of the {kind} arm {name!r} in {where}, got {given['policy']!r}.")
+    threshold = _only_entry(given, "scarcity", "threshold", name, where)
+    if threshold is not None and not (_is_number(threshold) and 0 < threshold <= 1):
+        raise ValueError(
+            f"`threshold` must be above 0 and at most 1 in arm {name!r} in {where}, got {threshold!r}. Try 0.85."
+        )
+    clusters = _only_entry(given, "groups", "clusters", name, where)
+    if clusters is not None and not (_is_number(clusters) and isinstance(clusters, int) and clusters > 0):
+        raise ValueError(f"`clusters` must be a positive integer in arm {name!r} in {where}, got {clusters!r}. Try 64.")
     listed = {"scarcity": _scarcity(kind), "groups": "none" if kind == "scarcity" else "clusters"}
     for key, choices in (("scarcity", (NEAR_COPIES, "none")), ("groups", (*GROUPS, "none"))):
         value = given.get(key, listed[key])
         if value is None:
             value = "none"
+        elif isinstance(value, Mapping):
+            value = choices[0]
         if value not in choices and not (isinstance(value, str) and value.endswith(".npy")):
             raise ValueError(
                 f"`{key}` must be {', '.join(choices)} or a .npy file in arm {name!r} in {where}, got {value!r}."
@@ -98,7 +112,25 @@ def arm_settings(given: Any, number: int, where: str, folders: tuple[str, ...]) 
     }
     if kind == "multinomial":
         rest.setdefault("draws", "multinomial")
-    return ArmSettings(name, kind, policy, listed["scarcity"], listed["groups"], rest)
+    number_of = NUM_CLUSTERS if clusters is None else clusters
+    return ArmSettings(name, kind, policy, listed["scarcity"], listed["groups"], rest, threshold, number_of)
+
+
+def _only_entry(given: Mapping[str, Any], key: str, entry: str, name: str, where: str) -> Any:
+    """The one setting of `scarcity` or `groups` where it is written as a mapping; None where it is not."""
+    value = given.get(key)
+    if not isinstance(value, Mapping):
+        return None
+    if set(value) != {entry}:
+        raise ValueError(
+            f"`{key}` must hold `{entry}` alone in arm {name!r} in {where}, got {sorted(map(str, value))}. "
+            f"Write `{key}: {{{entry}: …}}`."
+        )
+    return value[entry]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _implied_kind(given: Mapping[str, Any], name: str) -> Any:
@@ -145,12 +177,12 @@ def _policy(settings: ArmSettings, analysis: TextAnalysis | None, folder: Path) 
     scarcity, groups = None, None
     if settings.scarcity == NEAR_COPIES:
         assert analysis is not None
-        scarcity = analysis.scarcity()
+        scarcity = analysis.scarcity(settings.threshold)
     elif settings.scarcity != "none":
         scarcity = _file(settings.scarcity, folder)
     if settings.groups in GROUPS:
         assert analysis is not None
-        groups = analysis.groups(settings.groups)
+        groups = analysis.groups(settings.groups, settings.clusters)
     elif settings.groups != "none":
         groups = _file(settings.groups, folder)
     return TextPolicy(_policy_settings(settings), scarcity, groups)

@@ -61,22 +61,31 @@ class TextAnalysis:
         self._key = digest(dataset_settings(data.dataset))
         self._features: NDArray[np.float32] | None = None
 
-    def scarcity(self) -> Path:
+    def scarcity(self, threshold: float | None = None) -> Path:
         """File of the scarcity by near-copies, float64 `[N]`.
+
+        Args:
+            threshold: similarity from which windows are near-copies; None: read from the data.
 
         Raises:
             ValueError: if the windows hold no tokens.
         """
-        return self._kept("scarcity", lambda: scarcity_scores(self._feats(), groups=self._documents()))
+        name = "scarcity" if threshold is None else f"scarcity-above-{threshold:g}"
+        return self._kept(name, lambda: scarcity_scores(self._feats(), groups=self._documents(), threshold=threshold))
 
-    def groups(self, kind: str) -> Path:
+    def groups(self, kind: str, clusters: int = NUM_CLUSTERS) -> Path:
         """File of the groups, int64 `[N]`: "clusters", "sources" or "documents".
+
+        Args:
+            kind: what the groups are.
+            clusters: number of clusters, at most one per window.
 
         Raises:
             ValueError: if the dataset does not know them, or its windows hold no tokens.
         """
         if kind == "clusters":
-            return self._kept(kind, lambda: cluster(self._feats(), min(NUM_CLUSTERS, len(self._data.dataset))))
+            name = kind if clusters == NUM_CLUSTERS else f"{clusters}-{kind}"
+            return self._kept(name, lambda: cluster(self._feats(), min(clusters, len(self._data.dataset))))
         method = getattr(self._data.dataset, kind, None)
         if not callable(method):
             raise ValueError(

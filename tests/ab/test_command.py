@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -128,6 +129,19 @@ def test_ab_runs_every_kind_of_arm_and_report_says_the_same(folder: Path, capsys
     assert {"report.html", "report.md", "timing.json"} <= {path.name for path in (folder / "out").iterdir()}
 
 
+def test_ab_takes_threshold_and_clusters_of_an_arm(folder: Path) -> None:
+    arms = [
+        ARMS[0],
+        {"name": "all copies", "kind": "scarcity", "scarcity": {"threshold": 0.01}, "update_every": 1},
+        {"name": "three", "kind": "loss", "groups": {"clusters": 3}, "update_every": 1},
+    ]
+    assert cli.main(["ab", write(folder, arms=arms)]) == 0
+    analysis = {path.name.rpartition("-")[0]: np.load(path) for path in (folder / "out" / "analysis").glob("*.npy")}
+    assert set(analysis) == {"scarcity-above-0.01", "3-clusters"}
+    assert len(np.unique(analysis["3-clusters"])) == 3
+    assert (analysis["scarcity-above-0.01"] < 1).mean() > 0.5
+
+
 def test_ab_prints_a_command_per_run_that_does_that_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = write(folder, arms=[ARMS[0], ARMS[2]])
     assert cli.main(["ab", config, "--print-commands", "--set", "seeds=2", "--set", "module.arguments.lr=0.3"]) == 0
@@ -168,6 +182,15 @@ def test_ab_prints_a_command_per_run_that_does_that_run(folder: Path, capsys: py
         ({"arms": [{"name": "uniform"}, {"name": "loss", "groups": "zones"}]}, ["`groups`", "'zones'"]),
         ({"arms": [{"name": "uniform"}, {"name": "loss", "groups": "none.npy"}]}, ["none.npy", "Check the path"]),
         ({"arms": [{"name": "uniform"}, {"name": "loss", "groups": "sources"}]}, ["`groups`", "sources()"]),
+        (
+            {"arms": [{"name": "uniform"}, {"name": "a", "policy": {"cap": 3}, "scarcity": {"threshold": 1.5}}]},
+            ["`threshold`", "'a'", "1.5"],
+        ),
+        (
+            {"arms": [{"name": "uniform"}, {"name": "a", "policy": {"cap": 3}, "scarcity": {"treshold": 0.9}}]},
+            ["`scarcity`", "`threshold`", "treshold"],
+        ),
+        ({"arms": [{"name": "uniform"}, {"name": "loss", "groups": {"clusters": 0}}]}, ["`clusters`", "'loss'", "0"]),
         ({"arms": []}, ["`arms`", "[]"]),
         ({"arms": ["uniform"]}, ["arm 1", "mapping"]),
         ({"modul": 1}, ["`modul`", "Did you mean `module`"]),
