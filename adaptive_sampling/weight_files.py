@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from adaptive_sampling._state_files import BESIDE, read_beside
 from adaptive_sampling.corpus.tokenize import load_tokenizer
 from adaptive_sampling.windows import WindowDataset
 
@@ -38,7 +39,7 @@ def read_weights(path: Path | str, num_windows: int) -> NDArray[np.float64]:
             saved = torch.load(path, map_location="cpu", weights_only=True)
         except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
             raise ValueError(f"`{path}` must be a .npy file or a checkpoint, got {type(error).__name__}.") from None
-        found = [weights.numpy() for weights in _policy_weights(saved)]
+        found = [weights.numpy() for weights in _policy_weights(saved, path)]
     if len(found) != 1:
         raise ValueError(
             f"`{path}` must hold the weights of one policy, got {len(found)}. Give a checkpoint of a training with "
@@ -53,15 +54,17 @@ def read_weights(path: Path | str, num_windows: int) -> NDArray[np.float64]:
     return np.asarray(weights, np.float64)
 
 
-def _policy_weights(saved: Any) -> Iterator[torch.Tensor]:
-    """Weights of every policy state within `saved`."""
+def _policy_weights(saved: Any, path: Path | str) -> Iterator[torch.Tensor]:
+    """Weights of every policy state within `saved`, what was read from `path`."""
     if not isinstance(saved, Mapping):
         return
+    if BESIDE in saved:
+        saved = read_beside(path, saved)
     if {"version", "visits", "weights"} <= saved.keys():
         yield saved["weights"]
         return
     for value in saved.values():
-        yield from _policy_weights(value)
+        yield from _policy_weights(value, path)
 
 
 def describe_extremes(

@@ -244,7 +244,12 @@ def _sampler(plan: RunPlan, data: TrainingData) -> tuple[EpochShuffle | Adaptive
     if plan.arm.kind == "placebo":
         permutation = keyed_generator(plan.seed, "placebo").permutation(len(data.dataset))
     callback = AdaptiveSampling(
-        sampler, fresh_policy(plan.source), update_every=plan.arm.update_every, permutation=permutation
+        sampler,
+        fresh_policy(plan.source),
+        update_every=plan.arm.update_every,
+        permutation=permutation,
+        # A run's checkpoint is renamed into its place: one file.
+        max_megabytes_in_checkpoint=float("inf"),
     )
     return sampler, [callback, SamplingMonitor(sampler, every_n_steps=max(1, plan.max_steps // 20))]
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from adaptive_sampling._state_files import BESIDE
 from adaptive_sampling.callbacks._window_values import Values
 from adaptive_sampling.errors import StateMismatchError
 
@@ -16,15 +17,19 @@ Observed = list[tuple[Tensor, Values]]
 
 
 def check(state: dict[str, Any]) -> None:
-    """Refuse the state of another version.
+    """Refuse the state of another version, or one without its tables.
 
     Raises:
-        StateMismatchError: with both versions.
+        StateMismatchError: with both versions, or the name of the file.
     """
     if state.get("version") != VERSION:
         raise StateMismatchError(
             f"the saved state has version {state.get('version')!r}, this package reads {VERSION}. "
             "Resume with the package version that saved it."
+        )
+    if BESIDE in state:
+        raise StateMismatchError(
+            f"the saved state has its tables in `{state[BESIDE]['file']}`, got none. Let Trainer.fit(ckpt_path=…) read both."
         )
 
 

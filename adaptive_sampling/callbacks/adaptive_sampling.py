@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import WeightedRandomSampler
 
+from adaptive_sampling._state_files import read_beside
 from adaptive_sampling.callbacks import _joining, _state
+from adaptive_sampling.callbacks._checkpoint_io import LIMIT, StateBesideCheckpoint
 from adaptive_sampling.callbacks._clock import OverheadClock
 from adaptive_sampling.callbacks._epochwise import EpochwiseSampler, epochwise
 from adaptive_sampling.callbacks._importance import DrawProbabilities, add_importance
@@ -52,6 +54,8 @@ class AdaptiveSampling(pl.Callback):
         loader_key: key (or position) of the loader among several; default: the one with a weighted sampler. Two callbacks
             on two loaders each name theirs.
         permutation: for placebo runs: int64 `[N]`; the weight of window i goes to window `permutation[i]`.
+        max_megabytes_in_checkpoint: what the state may add to a checkpoint, in 10^6 bytes; tables that take more go into
+            a safetensors file beside it. 0: always beside; infinity: never.
 
     Raises:
         MisconfigurationException: before the first step, if the loader draws with another sampler, a batch carries no
@@ -73,9 +77,15 @@ class AdaptiveSampling(pl.Callback):
         loss_key: str = "per_sample_loss",
         loader_key: str | int | None = None,
         permutation: NDArray[np.int64] | None = None,
+        max_megabytes_in_checkpoint: float = 64.0,
     ) -> None:
         if isinstance(update_every, bool) or not isinstance(update_every, int) or update_every < 1:
             raise ValueError(f"`update_every` must be a positive number of steps, got {update_every!r}.")
+        if not max_megabytes_in_checkpoint >= 0:
+            raise ValueError(
+                f"`max_megabytes_in_checkpoint` must be at least 0, got {max_megabytes_in_checkpoint!r}. "
+                "Give float('inf') to keep all state in the checkpoint."
+            )
         if sampler is not None and not isinstance(sampler, (AdaptiveSampler, WeightedRandomSampler)):
             raise TypeError(f"`sampler` must be an AdaptiveSampler, got {type(sampler).__name__}.")
         self.sampler = epochwise(sampler) if isinstance(sampler, WeightedRandomSampler) else sampler
@@ -85,6 +95,7 @@ class AdaptiveSampling(pl.Callback):
         self.loss_key = loss_key
         self.loader_key = loader_key
         self.permutation = None if permutation is None else np.asarray(permutation, np.int64)
+        self.max_megabytes_in_checkpoint = max_megabytes_in_checkpoint
         self.clock = OverheadClock()
         self.observers: list[Observer] = []
         self._expected = self.sampler
@@ -115,6 +126,7 @@ class AdaptiveSampling(pl.Callback):
         """Bind the sampler to its rank; where it is still to be found in a loader, that happens in `on_fit_start`."""
         if stage != "fit":
             return
+        StateBesideCheckpoint.join(trainer.strategy)
         self._checked_batch = self._attached = False
         self.observers = []
         # A Trainer that goes on (max_steps was raised) knows how many steps it has made.
@@ -334,6 +346,7 @@ class AdaptiveSampling(pl.Callback):
             return {}
         return {
             "version": _state.VERSION,
+            LIMIT: 1e6 * self.max_megabytes_in_checkpoint,
             "update_every": self.update_every,
             "num_steps": self.num_steps,
             "num_observations": self.num_observations,
@@ -355,13 +368,23 @@ class AdaptiveSampling(pl.Callback):
     def on_load_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Say if a checkpoint knows nothing of this callback."""
-        if trainer.training and not checkpoint.get("callbacks", {}).get(self.state_key):
+        """Say if a checkpoint knows nothing of this callback; read what lies beside it.
+
+        Raises:
+            StateMismatchError: if the file beside the checkpoint is missing, truncated or another.
+        """
+        states = checkpoint.get("callbacks", {})
+        if not trainer.training:
+            # To validate or test a checkpoint is not to go on from it.
+            states.pop(self.state_key, None)
+        elif not states.get(self.state_key):
             warnings.warn(
                 f"the checkpoint holds no state of {self.state_key}: weights and the order of windows start afresh. Resume "
                 "from a checkpoint of a run with this callback, its `id_key` and `loader_key`, to go on exactly.",
                 stacklevel=2,
             )
+        else:
+            states[self.state_key] = read_beside(str(trainer.ckpt_path), states[self.state_key])
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore at once where the sampler is known, since a loader may draw right after this.

@@ -67,14 +67,23 @@ class Perturbing(pl.Callback):
             self.sampler.update_weights([0], [2.0])
 
 
-def run(world, *callbacks, make_module=Module, perturb=False, batch_sampler=False, ckpt_path=None, epochs=EPOCHS):
+def run(
+    world,
+    *callbacks,
+    make_module=Module,
+    perturb=False,
+    batch_sampler=False,
+    ckpt_path=None,
+    epochs=EPOCHS,
+    megabytes=64.0,
+):
     """Ids per step on this rank, the sampler's weights, the policy's scores, and the warnings."""
     torch.manual_seed(0)
     data, module = Windows(), make_module()
     sampler = ads.AdaptiveSampler(data, seed=5, block_size=8)
     sampler.lag = 3
     policy = ads.WeightPolicy(warmup=0, cooldown=0, normalize_every=2)
-    ours = AdaptiveSampling(sampler, policy, update_every=4)
+    ours = AdaptiveSampling(sampler, policy, update_every=4, max_megabytes_in_checkpoint=megabytes)
     size = PER_STEP // world
     loader = (
         DataLoader(data, batch_sampler=BatchSampler(sampler, size, False))
@@ -114,6 +123,8 @@ def main(folder):
     results = {"unbroken": run(world, Saving(folder, STOPS))}
     for stop in STOPS:
         results[f"resumed {stop}"] = run(world, ckpt_path=folder / f"step-{stop}.ckpt")
+    run(world, Saving(folder / "beside", (7,)), megabytes=0.0)
+    results["resumed from two files"] = run(world, ckpt_path=folder / "beside" / "step-7.ckpt")
     results["odd"] = run(world, make_module=lambda: Module(odd_at=2))
     results["real losses"] = run(world, make_module=lambda: Module(fixed=False), epochs=1)
     results["perturbed"] = run(world, perturb=True)

@@ -63,6 +63,16 @@ def test_losses_of_all_ranks_survive_a_checkpoint(trained, stop):
     assert resumed[0]["observations"] == unbroken[0]["observations"]
 
 
+def test_state_beside_a_checkpoint_is_written_by_one_rank_and_read_by_all(trained):
+    folder, world, results = trained
+    assert sorted(path.suffix for path in (folder / "beside").iterdir()) == [".ckpt", ".safetensors"]
+    for rank in range(world):
+        unbroken, resumed = results["unbroken"][rank], results["resumed from two files"][rank]
+        assert resumed["error"] is None
+        assert resumed["ids"] == unbroken["ids"][7:]
+        assert resumed["weights"] == unbroken["weights"]
+
+
 def test_another_number_of_ranks_goes_on_in_the_same_order(trained, single):
     folder, world, _ = trained
     if SIZE % world:
