@@ -73,12 +73,12 @@ class DrawProbabilities:
         found[done:] = self._weights[ids[done:]] / self._total
         return found
 
-    def of_shares(self, excluded: NDArray[np.bool_], ids: Ids) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def of_shares(self, policy: WeightPolicy, ids: Ids) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Probability and target of `ids` where sources have shares: the share, even among a source's windows."""
         if self._of_shares is None:
             sources, _ = self._sampler._sources.locate(np.arange(self._sampler.num_windows))  # type: ignore[union-attr]
             drawn = self._sampler.probabilities()
-            target = share_target(sources, np.bincount(sources, drawn), (~excluded).astype(np.float64))
+            target = share_target(sources, np.bincount(sources, drawn), (~policy.excluded).astype(np.float64))
             self._of_shares = drawn, target
         drawn, target = self._of_shares
         return drawn[ids], target[ids]
@@ -123,7 +123,7 @@ def add_importance(
         positions = sampler.position + sampler.rank + sampler.num_replicas * np.arange(len(ids))
         drawn = draws.of(positions, ids)
     else:
-        drawn, target = draws.of_shares(policy.excluded, ids)
+        drawn, target = draws.of_shares(policy, ids)
     known = drawn > 0
     weights = np.ones(len(ids), np.float32)
     if known.any():

@@ -10,11 +10,13 @@ import lightning.pytorch as pl
 import numpy as np
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import GradientAccumulationScheduler
+from lightning.pytorch.strategies.launchers import _MultiProcessingLauncher
 from numpy.typing import NDArray
 
 from adaptive_sampling.callbacks._epochwise import EpochwiseSampler
 from adaptive_sampling.callbacks._importance import DrawProbabilities
 from adaptive_sampling.callbacks._loaders import Sampler, adaptive_weights_error, batches_ahead
+from adaptive_sampling.callbacks._sync import numbers_of_ranks
 from adaptive_sampling.weights import WeightPolicy
 
 
@@ -28,6 +30,27 @@ def check_permutation(permutation: NDArray[np.int64] | None, num_windows: int) -
         raise MisconfigurationException(
             f"`permutation` must hold each of {num_windows} ids once, got {len(permutation)} entries."
         )
+
+
+def check_ranks(sampler: Sampler, update_every: int) -> None:
+    """What ranks exchange must have the same shape and come at the same steps on all of them; all ranks pass here.
+
+    Raises:
+        MisconfigurationException: on every rank, with the values of all.
+    """
+    own = {
+        "number of windows": sampler.num_windows,
+        "draws per epoch": getattr(sampler, "num_draws", 0),
+        "lag": sampler.lag,
+        "update_every": update_every,
+    }
+    ranks = numbers_of_ranks(*own.values())
+    for name, values in zip(own, zip(*ranks, strict=True), strict=True):
+        if len(set(values)) > 1:
+            raise MisconfigurationException(
+                f"all ranks must have the same {name}, got {list(values)} by rank. Build dataset, sampler and callback "
+                "alike on all of them."
+            )
 
 
 def draw_probabilities(policy: WeightPolicy, sampler: Sampler) -> DrawProbabilities | None:
@@ -108,5 +131,15 @@ def warn_if_nothing_can_count(trainer: pl.Trainer, sampler: Sampler, total: int 
             f"no learned weight can count: training has {total} steps, the first update comes after step "
             f"{update_every} and counts `sampler.lag` = {sampler.lag} steps later. Train longer, or lower "
             "`update_every` or `sampler.lag`.",
+            stacklevel=3,
+        )
+
+
+def warn_if_processes_end(trainer: pl.Trainer) -> None:
+    """Processes that Lightning starts itself (ddp_spawn, ddp_fork) take what was learned with them."""
+    if trainer.is_global_zero and isinstance(trainer.strategy.launcher, _MultiProcessingLauncher):
+        warnings.warn(
+            "the processes of this strategy end with the training: policy and sampler of the main process stay as they were "
+            "before. Read the learned weights from a checkpoint, see read_weights.",
             stacklevel=3,
         )

@@ -11,16 +11,9 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
+from adaptive_sampling.sampling._collective import connected, meeting_device
+
 Weights = tuple[NDArray[np.int64] | None, NDArray[np.float32]]
-
-
-def is_parallel() -> bool:
-    """Do several ranks take part?"""
-    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
-
-
-def _device() -> torch.device:
-    return torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
 
 
 def gather_observations(ids: Tensor, values: Tensor) -> list[tuple[Tensor, Tensor]]:
@@ -33,9 +26,9 @@ def gather_observations(ids: Tensor, values: Tensor) -> list[tuple[Tensor, Tenso
     Returns:
         (ids, values) per rank, on the CPU.
     """
-    if not is_parallel():
+    if not connected():
         return [(ids.cpu().long(), values.cpu())]
-    device = _device()
+    device = meeting_device()
     world = dist.get_world_size()
     counts = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(world)]
     dist.all_gather(counts, torch.tensor([len(ids)], dtype=torch.int64, device=device))
@@ -50,15 +43,22 @@ def gather_observations(ids: Tensor, values: Tensor) -> list[tuple[Tensor, Tenso
     return [(part[:, 0].contiguous(), part[:, 1:].to(torch.int32).view(torch.float32)) for part in filled]
 
 
+def numbers_of_ranks(*numbers: int) -> list[tuple[int, ...]]:
+    """The `numbers` of each rank, in rank order; every rank gets them."""
+    if not connected():
+        return [numbers]
+    own = torch.tensor(numbers, dtype=torch.int64, device=meeting_device())
+    parts = [torch.zeros_like(own) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, own)
+    return [tuple(part.tolist()) for part in parts]
+
+
 def ranks_that_differ(weights: NDArray[np.float32]) -> list[int]:
     """Ranks whose weights are not those of rank 0, told by a checksum; every rank gets the list."""
-    if not is_parallel():
+    if not connected():
         return []
-    device = _device()
-    own = torch.tensor([zlib.crc32(np.ascontiguousarray(weights).view(np.uint8).data)], dtype=torch.int64, device=device)
-    sums = [torch.zeros_like(own) for _ in range(dist.get_world_size())]
-    dist.all_gather(sums, own)
-    return [rank for rank, checksum in enumerate(sums) if int(checksum) != int(sums[0])]
+    sums = numbers_of_ranks(zlib.crc32(np.ascontiguousarray(weights).view(np.uint8).data))
+    return [rank for rank, checksum in enumerate(sums) if checksum != sums[0]]
 
 
 def broadcast_weights(compute: Callable[[], Weights]) -> Weights:
@@ -70,9 +70,9 @@ def broadcast_weights(compute: Callable[[], Weights]) -> Weights:
     Raises:
         RuntimeError: on the other ranks, with rank 0's message; on rank 0 the error itself.
     """
-    if not is_parallel():
+    if not connected():
         return compute()
-    device = _device()
+    device = meeting_device()
     root = dist.get_rank() == 0
     result: Weights | None = None
     error: Exception | None = None

@@ -142,6 +142,7 @@ class AdaptiveSampling(pl.Callback):
         self.sampler = sampler
         sampler.bind(trainer.global_rank, trainer.world_size)
         sampler.manage()
+        _joining.check_ranks(sampler, self.update_every)
         _ = sampler.seed  # rank 0's choice reaches all ranks here, where all of them pass
         _joining.check_permutation(self.permutation, sampler.num_windows)
         self.policy.bind(sampler.num_windows)
@@ -179,6 +180,7 @@ class AdaptiveSampling(pl.Callback):
         known = _joining.num_steps(trainer)
         self.policy.bind(sampler.num_windows, known)
         _joining.warn_if_nothing_can_count(trainer, sampler, known, self.update_every)
+        _joining.warn_if_processes_end(trainer)
         if self._reused and not self._resumed:
             warnings.warn(
                 "AdaptiveSampling was used in an earlier fit and starts afresh: what its policy had learned is forgotten, and "

@@ -71,6 +71,7 @@ class DrawStream:
         self._stratified = stratified
         self._ahead = DrawnAhead(self._new_engine, num_windows, block_size)
         self._seen: NDArray[np.uint8] | None = None
+        self._num_seen = 0
         self._check_sources(self._ahead.weights)
 
     @property
@@ -240,7 +241,9 @@ class DrawStream:
         """Consume up to `position`, which must have been drawn."""
         if self._seen is not None:
             ids = self.ahead(self.position)[: position - self.position]
-            np.bitwise_or.at(self._seen, ids >> 3, np.uint8(1) << (ids & 7).astype(np.uint8))
+            bits = np.uint8(1) << (ids & 7).astype(np.uint8)
+            self._num_seen += len(np.unique(ids[(self._seen[ids >> 3] & bits) == 0]))
+            np.bitwise_or.at(self._seen, ids >> 3, bits)
         self.position = position
 
     def jump(self, epoch: int) -> None:
@@ -266,7 +269,7 @@ class DrawStream:
         """Share of the windows consumed at least once since `track_seen`; NaN without it."""
         if self._seen is None:
             return float("nan")
-        return float(np.bitwise_count(self._seen).sum(dtype=np.int64)) / self.num_windows
+        return self._num_seen / self.num_windows
 
     # --- state ------------------------------------------------------------------------------------------------------
 
@@ -336,6 +339,7 @@ class DrawStream:
             raise
         self.position = int(state["position"])
         self._seen = None if state["seen"] is None else as_array("seen", state["seen"]).copy()
+        self._num_seen = 0 if self._seen is None else int(np.bitwise_count(self._seen).sum(dtype=np.int64))
 
     def _load(self, state: dict[str, Any], saved: dict[str, Any], to_do: bool) -> None:
         """Take over the state; what is shared only where that is still `to_do`."""

@@ -172,6 +172,7 @@ class WindowArrays:
         scarcity: float64 `[N]`, mean 1 over the windows not excluded, or None for 1 everywhere.
         prior: float64 `[N]`, likewise; 0 excludes a window.
         included: bool `[N]`, prior above 0; None: all are.
+        num_included: how many; None: all are.
         length: N, None if no array is there to tell it.
 
     Raises:
@@ -198,8 +199,10 @@ class WindowArrays:
             name: None if array is None else f"{stable_hash(array.tobytes()):032x}" for name, array in given.items()
         }
         self.included: NDArray[np.bool_] | None = None
+        self.num_included: int | None = None
         if self.prior is not None and not self.prior.all():
             self.included = self.prior > 0
+            self.num_included = int(np.count_nonzero(self.included))
         for factor in (self.scarcity, self.prior):
             if factor is not None:
                 self._scale(factor)

@@ -457,8 +457,8 @@ class WeightPolicy:
                 f"{int(np.flatnonzero(bad)[0])}. A window that cannot be drawn has no importance weight."
             )
         if target is None:
-            included = self._arrays.included
-            target = 1.0 / (self._bound() if included is None else int(included.sum()))
+            included = self._arrays.num_included
+            target = 1.0 / (self._bound() if included is None else included)
         now = self._clock.step if step is None else checked_count("step", step, 0)
         return transforms.importance(drawn, target, self.settings.importance.at(now, self.total_steps))
 

@@ -82,6 +82,21 @@ def test_training_is_the_same_but_for_the_order(tmp_path):
     assert torch.equal(plain.table.weight, watched.table.weight)
 
 
+def test_with_updates_too_training_is_that_of_a_plain_loader_with_the_same_order(tmp_path):
+    torch.manual_seed(0)
+    watched = Bigram()
+    _, loader, callback = make_parts(update_every=2, power=2.0)
+    make_trainer(tmp_path, callback, max_epochs=3).fit(watched, loader)
+    assert sorted(watched.trained) != sorted(3 * [*range(NUM_WINDOWS)])
+    torch.manual_seed(0)
+    plain = Bigram()
+    loader = DataLoader(Windows(), batch_size=4, sampler=watched.trained)
+    make_trainer(tmp_path, max_epochs=1).fit(plain, loader)
+    assert plain.trained == watched.trained
+    assert plain.losses == watched.losses
+    assert torch.equal(plain.table.weight, watched.table.weight)
+
+
 def test_hard_windows_are_drawn_more_often(tmp_path):
     sampler, loader, callback = make_parts(update_every=6, power=2.0)
     module = Bigram()

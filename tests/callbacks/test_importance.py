@@ -104,7 +104,7 @@ def test_with_source_shares_the_target_is_the_share_even_within_a_source(tmp_pat
     ids = np.arange(NUM_WINDOWS)
     sampler.set_weights(np.arange(1, NUM_WINDOWS + 1))
     callback._draws.restart()
-    drawn, target = callback._draws.of_shares(policy.excluded, ids)
+    drawn, target = callback._draws.of_shares(policy, ids)
     manuals = ids < 8
     np.testing.assert_allclose(target[manuals].sum(), 0.5)
     np.testing.assert_allclose((target / drawn)[manuals], np.arange(1, 9).mean() / np.arange(1, 9))

@@ -8,7 +8,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch.callbacks import EarlyStopping, GradientAccumulationScheduler
+from lightning.pytorch.callbacks import (
+    EarlyStopping,
+    GradientAccumulationScheduler,
+    LearningRateFinder,
+    ModelCheckpoint,
+)
 from lightning.pytorch.tuner import Tuner
 from lightning.pytorch.utilities import CombinedLoader
 from tiny import NUM_WINDOWS, VOCAB, Bigram, Windows, make_parts, make_trainer
@@ -302,6 +307,42 @@ def test_a_learning_rate_search_leaves_order_and_policy_alone(tmp_path):
         orders.append(module.trained)
         assert callback.num_observations == NUM_WINDOWS
     assert orders[0] == orders[1]
+
+
+@pytest.mark.filterwarnings("ignore:.*lr scheduler.*", "ignore:.*learning rate.*")
+def test_a_finder_within_fit_leaves_order_and_policy_alone(tmp_path):
+    class Searched(Bigram):
+        lr = 0.5
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=self.lr)
+
+    orders = []
+    for finders in ([], [LearningRateFinder(num_training_steps=5, update_attr=False)]):
+        torch.manual_seed(0)
+        _, loader, callback = make_parts()
+        module = Searched()
+        make_trainer(tmp_path, *finders, callback, max_epochs=1).fit(module, loader)
+        orders.append(module.trained[-NUM_WINDOWS:])
+        assert callback.num_observations == NUM_WINDOWS
+        assert callback.policy.visits.sum() == NUM_WINDOWS
+    assert orders[0] == orders[1]
+
+
+@pytest.mark.filterwarnings("ignore:Be aware that when using")
+def test_losses_pending_when_max_steps_ends_an_epoch_early_are_in_the_last_checkpoint_and_count_later(tmp_path):
+    _, loader, callback = make_parts(update_every=5)
+    saving = ModelCheckpoint(tmp_path / "saved", save_last=True, every_n_train_steps=100)
+    first = Bigram()
+    make_trainer(tmp_path, saving, callback, max_steps=7, max_epochs=-1, enable_checkpointing=True).fit(first, loader)
+    path = tmp_path / "saved" / "last.ckpt"
+    (pending,) = torch.load(path, weights_only=True)["callbacks"][callback.state_key]["observed"]
+    assert pending["ids"].tolist() == first.trained[-8:]
+    np.testing.assert_allclose(pending["values"]["loss"], first.losses[-8:], rtol=1e-5)
+    _, loader, callback = make_parts(update_every=5)
+    make_trainer(tmp_path, callback, max_steps=10, max_epochs=-1).fit(Bigram(), loader, ckpt_path=path)
+    # The second update, after step 10, takes in what was trained on before the break too.
+    assert callback.num_observations == 40
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])

@@ -19,8 +19,11 @@ STOPS = (1, 5, 7, 12)  # between two updates, at the end of an epoch (6 steps), 
 
 
 class Windows(Dataset):
+    def __init__(self, size=SIZE):
+        self.size = size
+
     def __len__(self):
-        return SIZE
+        return self.size
 
     def __getitem__(self, i):
         return {"x": torch.tensor([i % 7]), "y": torch.tensor([(3 * i) % 7]), "window_id": i}
@@ -76,10 +79,11 @@ def run(
     ckpt_path=None,
     epochs=EPOCHS,
     megabytes=64.0,
+    missing=0,
 ):
     """Ids per step on this rank, the sampler's weights, the policy's scores, and the warnings."""
     torch.manual_seed(0)
-    data, module = Windows(), make_module()
+    data, module = Windows(SIZE - missing), make_module()
     sampler = ads.AdaptiveSampler(data, seed=5, block_size=8)
     sampler.lag = 3
     policy = ads.WeightPolicy(warmup=0, cooldown=0, normalize_every=2)
@@ -111,7 +115,7 @@ def run(
     return {
         "ids": module.ids,
         "weights": sampler.weights.tolist(),
-        "scores": torch.nan_to_num(torch.from_numpy(policy.scores), -1.0).tolist(),
+        "scores": torch.nan_to_num(torch.from_numpy(policy.scores), -1.0).tolist() if policy.num_windows else [],
         "observations": ours.num_observations,
         "warnings": [str(w.message) for w in caught],
         "error": error,
@@ -125,6 +129,7 @@ def main(folder):
         results[f"resumed {stop}"] = run(world, ckpt_path=folder / f"step-{stop}.ckpt")
     run(world, Saving(folder / "beside", (7,)), megabytes=0.0)
     results["resumed from two files"] = run(world, ckpt_path=folder / "beside" / "step-7.ckpt")
+    results["one window fewer on the last"] = run(world, missing=int(int(os.environ["RANK"]) == world - 1))
     results["odd"] = run(world, make_module=lambda: Module(odd_at=2))
     results["real losses"] = run(world, make_module=lambda: Module(fixed=False), epochs=1)
     results["perturbed"] = run(world, perturb=True)

@@ -123,6 +123,14 @@ def test_weights_that_came_apart_are_found_at_a_full_pass_and_healed(trained):
     assert_equal_ranks(ranks)
 
 
+def test_ranks_whose_datasets_differ_are_told_the_same_before_the_first_step(trained):
+    _, world, results = trained
+    sizes = [SIZE] * (world - 1) + [SIZE - 1]
+    for rank in results["one window fewer on the last"]:
+        assert f"all ranks must have the same number of windows, got {sizes} by rank" in rank["error"]
+        assert rank["ids"] == []
+
+
 def test_a_batch_sampler_is_refused_with_the_cure_on_every_rank(trained):
     _, _, results = trained
     for rank in results["batch sampler"]:

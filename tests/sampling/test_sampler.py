@@ -307,6 +307,18 @@ def test_share_seen_counts_windows_consumed():
     assert sampler.share_seen == 1.0
 
 
+def test_share_seen_is_that_of_a_set_and_goes_on_from_a_state():
+    sampler = AdaptiveSampler(50, seed=0, draws="multinomial", block_size=7)
+    sampler.track_seen()
+    seen = set()
+    for number in (1, 3, 0, 40, 7, 60, 300):
+        state = sampler.full_state()
+        sampler = AdaptiveSampler(50, draws="multinomial")
+        sampler.load_full_state(state)
+        seen |= set(sampler.draw(number).tolist())
+        assert sampler.share_seen == len(seen) / 50
+
+
 def test_more_windows_than_2_to_24_are_drawn():
     size = 2**24 + 3
     sampler = AdaptiveSampler(size, seed=0)

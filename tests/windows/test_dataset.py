@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 
 from adaptive_sampling.corpus import TokenStore
 from adaptive_sampling.errors import StoreError
+from adaptive_sampling.sampling import AdaptiveSampler
 from adaptive_sampling.windows import WindowConfig, WindowDataset
 
 TEN = list(range(10))
@@ -340,6 +341,16 @@ def test_dataset_shows_what_it_is_made_of(write_store):
     dataset = WindowDataset(store, config)
     assert (dataset.seq_len, dataset.config, dataset.store) == (4, config, store)
     assert "2 windows" in repr(dataset)
+
+
+@pytest.mark.parametrize("documents", [4, 400])
+def test_a_batch_carries_its_tokens_and_ids_alone_whatever_the_number_of_windows(write_store, documents):
+    store = write_store(*[list(range(1, 41))] * documents)
+    dataset = WindowDataset(store, WindowConfig(seq_len=8))
+    (batch, *_) = DataLoader(dataset, batch_size=4, sampler=AdaptiveSampler(dataset, seed=0))
+    # Inputs, labels, documents and positions of eight tokens, and the id: nothing that grows with N.
+    assert all(value.shape in ((4, 8), (4,)) for value in batch.values())
+    assert len(pickle.dumps(batch)) < 4 * 5 * 8 * 8 + 4000
 
 
 def test_spawned_workers_get_the_bits_of_thinning_and_no_tokens(write_store, monkeypatch):

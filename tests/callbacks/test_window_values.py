@@ -1,0 +1,34 @@
+"""Shapes in which users hand over the losses of a batch: what is unambiguous is taken, the rest is a question."""
+
+import pytest
+import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+
+from adaptive_sampling.callbacks._step_watch import StepWatch
+from adaptive_sampling.callbacks._window_values import WindowValues
+
+
+def read(losses, count=4):
+    return WindowValues(("loss",), "per_sample_loss").read(StepWatch(), {"per_sample_loss": losses}, count)["loss"]
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 1), (1, 4)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+def test_one_value_per_window_is_taken_detached_and_in_float32(shape, dtype):
+    losses = torch.tensor([0.5, 1.0, 2.0, 4.0], dtype=dtype, requires_grad=True).reshape(shape)
+    values = read(losses)
+    assert values.dtype is torch.float32
+    assert not values.requires_grad
+    assert values.tolist() == [0.5, 1.0, 2.0, 4.0]
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (5,), (4, 6), (2, 2), (4, 4), (1, 4, 1)])
+def test_anything_else_is_a_question_that_names_both_shapes(shape):
+    with pytest.raises(MisconfigurationException) as error:
+        read(torch.ones(shape))
+    assert "shape (4,)" in str(error.value)
+    assert f"got {tuple(shape)}" in str(error.value)
+
+
+def test_a_batch_of_one_takes_a_scalar():
+    assert read(torch.tensor(2.0), 1).tolist() == [2.0]
