@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from adaptive_sampling.corpus import TokenStore
 from adaptive_sampling.windows._tokens import plain_tokens
 from adaptive_sampling.windows.alignment import Boundaries
 from adaptive_sampling.windows.config import WindowConfig
-from adaptive_sampling.windows.packing import Layout, replace_pieces
+from adaptive_sampling.windows.packing import Layout
 from adaptive_sampling.windows.plan import WindowPlan
 
 Int64 = NDArray[np.int64]
@@ -76,7 +76,7 @@ def epoch_view(store: TokenStore, config: WindowConfig, layout: Layout, plan: Wi
     ends = layout.piece_ends - left_out
     stream_ends = _kept_positions(layout, left_out, layout.stream_starts + layout.stream_lengths)
     stream_starts = _kept_positions(layout, left_out, layout.stream_starts)
-    kept = replace_pieces(
+    kept = replace(
         layout,
         piece_ends=ends,
         piece_shifts=layout.piece_shifts + left_out - own,
@@ -108,7 +108,7 @@ def _shuffled(store: TokenStore, seed: int, layout: Layout, epoch: int) -> Layou
     order = np.lexsort((hash_rows(("document order", seed, epoch), keys, layout.documents), streams))
     lengths = (layout.piece_ends - starts)[order]
     ends = np.cumsum(lengths)
-    return replace_pieces(
+    return replace(
         layout,
         documents=layout.documents[order],
         piece_ends=ends,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_sampling.windows._buffers import Buffers
-from adaptive_sampling.windows._tokens import runs_of_tokens
+from adaptive_sampling.windows._tokens import parts, runs_of_tokens, tokens_at
 from adaptive_sampling.windows.packing import Layout
 
 Int64 = NDArray[np.int64]
@@ -57,15 +59,16 @@ def gather(
     Where windows are within documents, the last two are read-only views of one row.
     """
     borders = _find_borders(layout, places)
-    block = _tokens(tokens, layout, places, borders, width, buffers)
-    inputs, labels = (buffers.take(len(block), width) for _ in range(2))
-    inputs[...], labels[...] = block[:, :-1], block[:, 1:]
-    columns = np.arange(width)
-    if len(places.inputs) and int(places.targets.min()) < width:
-        inputs[columns >= places.inputs[:, None]] = eos_id
-        labels[columns >= places.targets[:, None]] = IGNORED_LABEL
+    inputs, labels = (buffers.take(len(places.firsts), width) for _ in range(2))
+    for rows, block in _blocks(tokens, layout, places, borders, width, buffers):
+        inputs[rows], labels[rows] = block[:, :-1], block[:, 1:]
+    columns = _columns(width)
+    if (places.inputs < width).any():
+        np.copyto(inputs, eos_id, where=columns >= places.inputs[:, None])
+    if (places.targets < width).any():
+        np.copyto(labels, IGNORED_LABEL, where=columns >= places.targets[:, None])
     if places.repeated.any():
-        labels[columns < places.repeated[:, None]] = IGNORED_LABEL
+        np.copyto(labels, IGNORED_LABEL, where=columns < places.repeated[:, None])
     if mask_cross:
         labels[borders.rows, borders.columns - 1] = IGNORED_LABEL
     document_ids, position_ids = _within(borders, len(inputs), width, buffers)
@@ -84,40 +87,37 @@ def _find_borders(layout: Layout, places: Places) -> _Borders:
     return _Borders(first, rows, layout.piece_ends[before] - places.firsts[rows], before + 1)
 
 
-def _tokens(
+def _blocks(
     tokens: Any, layout: Layout, places: Places, borders: _Borders, width: int, buffers: Buffers
-) -> NDArray[Any]:
-    """[B, width + 1] tokens; behind the last target the last token is repeated."""
-    starts = places.firsts + layout.piece_shifts[borders.first_pieces]
-    block: NDArray[Any]
-    in_slices = layout.one_slice or not len(borders.rows)
-    full = bool(len(starts)) and int(places.targets.min()) == width
-    if full and in_slices:
-        return runs_of_tokens(tokens, starts, width + 1)
-    columns = np.arange(width + 1)
-    if in_slices:
-        block = tokens[starts[:, None] + np.minimum(columns, places.targets[:, None])]
-        return block
-    # Running sums of steps: one token on, and at a border on to where the next piece lies.
-    steps = buffers.take(len(starts), width + 1)
-    steps[...] = 1
-    steps[:, 0] = starts
+) -> Iterator[tuple[Any, NDArray[Any]]]:
+    """(rows, their tokens [rows, width + 1]) part by part, later ones in place of earlier; behind targets any token."""
     shifts = layout.piece_shifts
-    steps[borders.rows, borders.columns] += shifts[borders.pieces] - shifts[borders.pieces - 1]
-    if not full:
-        steps[columns > places.targets[:, None]] = 0
-    block = tokens[np.cumsum(steps, axis=1, out=steps)]
-    return block
+    starts = places.firsts + shifts[borders.first_pieces]
+    last_run = len(tokens) - (width + 1)
+    jumps = shifts[borders.pieces] - shifts[borders.pieces - 1]
+    moved = np.flatnonzero(jumps)
+    scattered = starts > last_run
+    scattered[borders.rows[moved]] = True
+    rows = np.flatnonzero(scattered)
+    if len(rows) < len(starts):
+        whole = np.minimum(starts, last_run)
+        for part in parts(len(starts), (width + 1) * tokens.itemsize):
+            yield part, runs_of_tokens(tokens, whole[part], width + 1)
+    if not len(rows):
+        return
+    # Running sums of steps: one token on, and at a border on to where the next piece lies.
+    steps = buffers.take(len(starts), width + 1)[: len(rows)]
+    steps[...] = 1
+    steps[:, 0] = starts[rows]
+    steps[np.searchsorted(rows, borders.rows[moved]), borders.columns[moved]] += jumps[moved]
+    yield rows, tokens_at(tokens, np.cumsum(steps, axis=1, out=steps))
 
 
 def _within(borders: _Borders, num_rows: int, width: int, buffers: Buffers) -> tuple[Int64, Int64]:
     """Number of documents begun before each input, and its distance from the start of its own."""
     inner = borders.columns < width
     if not inner.any():
-        return (
-            np.broadcast_to(np.zeros(1, np.int64), (num_rows, width)),
-            np.broadcast_to(np.arange(width), (num_rows, width)),
-        )
+        return _of_one_document(num_rows, width)
     rows, columns = borders.rows[inner], borders.columns[inner]
     document_ids, positions = (buffers.take(num_rows, width) for _ in range(2))
     document_ids[...] = 0
@@ -130,3 +130,17 @@ def _within(borders: _Borders, num_rows: int, width: int, buffers: Buffers) -> t
     np.cumsum(document_ids, axis=1, out=document_ids)
     np.cumsum(positions, axis=1, out=positions)
     return document_ids, positions
+
+
+@lru_cache(maxsize=8)
+def _of_one_document(num_rows: int, width: int) -> tuple[Int64, Int64]:
+    zero = np.zeros(1, np.int64)
+    zero.flags.writeable = False
+    return np.broadcast_to(zero, (num_rows, width)), np.broadcast_to(_columns(width), (num_rows, width))
+
+
+@lru_cache(maxsize=8)
+def _columns(width: int) -> Int64:
+    columns = np.arange(width)
+    columns.flags.writeable = False
+    return columns

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +36,6 @@ class Layout:
         stream_keys: uint64 [streams] key for offsets: the document's, or the hash of the names of source and group.
         stream_sources: int32 [streams] source index.
         one_piece: Whether each stream is a single piece.
-        one_slice: Whether each stream lies in the store in one slice.
     """
 
     documents: Int64
@@ -48,7 +46,6 @@ class Layout:
     stream_keys: NDArray[np.uint64]
     stream_sources: NDArray[np.int32]
     one_piece: bool
-    one_slice: bool
 
     def pieces(self, positions: Int64) -> Int64:
         """Piece that holds each reading position."""
@@ -107,7 +104,6 @@ def _one_by_one(store: TokenStore, config: WindowConfig, documents: Int64, start
         stream_keys=np.asarray(store.document_keys)[documents],
         stream_sources=np.asarray(store.document_sources)[documents],
         one_piece=True,
-        one_slice=True,
     )
 
 
@@ -137,7 +133,6 @@ def _concatenated(store: TokenStore, config: WindowConfig, documents: Int64, sta
         stream_keys=np.array([stable_hash(*label) & 0xFFFFFFFFFFFFFFFF for label in labels], np.uint64),
         stream_sources=sources[firsts],
         one_piece=False,
-        one_slice=not bool(np.any(same_stream & (shifts[1:] != shifts[:-1]))),
     )
 
 
@@ -170,10 +165,4 @@ def _best_fit(store: TokenStore, config: WindowConfig, documents: Int64, starts:
         stream_keys=np.asarray(store.document_keys)[first_documents],
         stream_sources=np.concatenate([sources[long], sources[rest[firsts]]]),
         one_piece=False,
-        one_slice=False,
     )
-
-
-def replace_pieces(layout: Layout, **changes: Any) -> Layout:
-    """`layout` with some arrays exchanged, read token by token."""
-    return replace(layout, **changes, one_slice=False)
