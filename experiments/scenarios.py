@@ -13,6 +13,8 @@ from adaptive_sampling import TokenStore, WindowConfig, WindowDataset, hashed_fe
 from adaptive_sampling._random import hash_rows, keyed_generator
 from adaptive_sampling.neighbors import near_copy_sets
 
+_TOKENS_AT_A_TIME = 1 << 22
+
 
 def _shuffled(store: TokenStore, seed: int, purpose: str) -> NDArray[np.int64]:
     """Document indices in an order that depends on their keys and the seed alone."""
@@ -153,7 +155,9 @@ def noisy(source: TokenStore, path: Path, *, share: float = 0.3, seed: int = 0) 
         ValueError: if the share is out of range.
     """
     _check_share(share)
-    counts = np.bincount(np.asarray(source.tokens, np.int64), minlength=source.vocab_size).astype(np.float64)
+    counts = np.zeros(source.vocab_size)
+    for first in range(0, source.num_tokens, _TOKENS_AT_A_TIME):
+        counts += np.bincount(source.tokens[first : first + _TOKENS_AT_A_TIME], minlength=source.vocab_size)
     counts[source.eos_id] = 0.0
     cumulative = np.cumsum(counts) / counts.sum()
     lengths, starts = _lengths(source), source.document_starts

@@ -150,7 +150,7 @@ def row_of_document(path: Path | str, split: str, document: int) -> dict[str, An
         split: Split of the store.
         document: Index of the document in the store.
 
-    Cost: reads four columns of the manifest.
+    Cost: reads three columns of the manifest.
     """
     parquet = require("pyarrow.parquet", "to read a manifest")
     compute = require("pyarrow.compute", "to read a manifest")

@@ -244,7 +244,7 @@ class TokenStore:
             IndexError: for an index out of range.
             MissingExtraError: if pyarrow is not installed.
 
-        Cost: reads four columns of the manifest.
+        Cost: reads three columns of the manifest.
         """
         if not 0 <= document < self.num_documents:
             raise IndexError(f"`document` must be in [0, {self.num_documents}), got {document}.")

@@ -46,7 +46,7 @@ class Documents:
     """Whole documents of a token stream, in the place of windows.
 
     Args:
-        tokens: integers `[T]`, an array or memory map.
+        tokens: integers `[T]`: an array, a memory map, or what an integer array indexes as it does those.
         document_ends: integers `[D]`, ascending: the token behind each document's last.
 
     Raises:
@@ -59,7 +59,8 @@ class Documents:
     """
 
     def __init__(self, tokens: Any, document_ends: Any) -> None:
-        self.tokens = tokens if isinstance(tokens, np.ndarray) else np.asarray(tokens)
+        # A sequence becomes an array; an array in pieces stays as it is, since one array of it would be a copy.
+        self.tokens = tokens if isinstance(getattr(tokens, "dtype", None), np.dtype) else np.asarray(tokens)
         self.ends = np.asarray(document_ends, dtype=np.int64)
         self.starts = np.concatenate([np.zeros(1, np.int64), self.ends])[:-1]
         if (self.ends < self.starts).any() or self.ends.max(initial=0) > len(self.tokens):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from adaptive_sampling.corpus import TokenStore
+from adaptive_sampling.corpus._extras import MissingExtraError
 from adaptive_sampling.windows._buffers import Buffers
 from adaptive_sampling.windows._ids import checked_id, checked_ids
 from adaptive_sampling.windows._losses import warn_of_losses
@@ -274,8 +275,8 @@ class WindowDataset(Dataset[dict[str, torch.Tensor]]):
         some, shifts = ends > starts, layout.piece_shifts[pieces]
         return rows[some], (starts + shifts)[some], (ends + shifts)[some]
 
-    def trace(self, window_id: int) -> dict[str, int | str]:
-        """Where a window is from.
+    def trace(self, window_id: int) -> dict[str, Any]:
+        """Where a window is from, down to the file that its text was read from.
 
         Args:
             window_id: One id.
@@ -283,11 +284,14 @@ class WindowDataset(Dataset[dict[str, torch.Tensor]]):
         Returns:
             "window_id", "document" (store index of the one in which it starts), "document_key" (its hash), "source"
             (name), "start" and "end" (store positions of its first token and behind its last target),
-            "start_in_document".
+            "start_in_document", and "manifest": the document's row, see `TokenStore.manifest_row`; None for a store
+            without a manifest, or where pyarrow, which reads it, is not installed.
 
         Raises:
             IndexError: for an id out of range.
             TypeError: for an id that is no integer.
+
+        Cost: reads three columns of the manifest, if there is one.
         """
         ids = np.array([checked_id(window_id, self._length)])
         places, layout = self.places(ids), self._view().layout
@@ -303,7 +307,14 @@ class WindowDataset(Dataset[dict[str, torch.Tensor]]):
             "start": start,
             "end": end + 1,
             "start_in_document": start - (int(self.store.document_ends[document - 1]) if document else 0),
+            "manifest": self._manifest_row(document),
         }
+
+    def _manifest_row(self, document: int) -> dict[str, Any] | None:
+        try:
+            return self.store.manifest_row(document)
+        except MissingExtraError:
+            return None
 
     def _ids(self, ids: Any) -> Int64:
         return np.arange(self._length) if ids is None else checked_ids(ids, self._length)

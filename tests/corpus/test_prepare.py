@@ -1,3 +1,4 @@
+import hashlib
 import json
 import os
 import shutil
@@ -571,6 +572,29 @@ def test_windows_lead_to_their_rows_and_read_shards(tmp_path):
     assert np.array_equal(one.read(ids)["input_ids"], many.read(ids)["input_ids"])
     for window in ids.tolist():
         place = many.trace(window)
-        row = many.store.manifest_row(place["document"])
-        assert row["source"] == place["source"]
+        row = place["manifest"]
+        assert row == many.store.manifest_row(place["document"])
+        assert (row["source"], row["split"], row["kept"]) == (place["source"], "train", True)
         assert row["token_start"] <= place["start"] < row["token_end"]
+
+
+def test_windows_lead_to_the_file_their_text_is_from(tmp_path, monkeypatch):
+    texts = {f"{n}.txt": words(n, 90 + 20 * n) for n in range(4)}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    prepare([Source("books", f"{tmp_path}/*.txt")], tmp_path / "out", tokenizer="bytes", validation_fraction=0)
+    dataset = ads.WindowDataset(ads.TokenStore.open(tmp_path / "out" / "train"), ads.WindowConfig(40, tail="pad"))
+    seen = set()
+    for window in range(len(dataset)):
+        place, inputs = dataset.trace(window), dataset[window]["input_ids"]
+        row = place["manifest"]
+        text = texts[Path(row["path"]).name]
+        start = place["start_in_document"]
+        expected = text.encode()[start : start + 40]
+        assert bytes(inputs[: len(expected)].tolist()) == expected
+        assert (row["key"], row["split"], row["source"]) == (row["path"], "train", "books")
+        assert row["raw_hash"] == hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        seen.add(row["path"])
+    assert len(seen) == 4
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    assert dataset.trace(0)["manifest"] is None

@@ -171,3 +171,27 @@ def test_most_windows_being_copies_of_one_does_not_hide_that_they_are():
     similarity = features @ features.T
     assert np.quantile(similarity[:800, :800], 0.01) > 0.8
     assert similarity[800:, :800].max() < 0.75
+
+
+class Pieces:
+    """Tokens that lie in pieces: arrays of them are copies, so that nobody may ask for one of the whole."""
+
+    dtype = np.dtype(np.uint16)
+
+    def __init__(self, tokens):
+        self._tokens = tokens
+
+    def __len__(self):
+        return len(self._tokens)
+
+    def __getitem__(self, index):
+        return self._tokens[index]
+
+    def __array__(self, dtype=None, copy=None):
+        raise MemoryError("a copy of the whole")
+
+
+def test_documents_of_tokens_in_pieces_are_read_where_they_lie():
+    tokens = np.arange(40, dtype=np.uint16)
+    expected = hashed_features(Documents(tokens, [10, 25, 40]))
+    assert np.array_equal(hashed_features(Documents(Pieces(tokens), [10, 25, 40])), expected)

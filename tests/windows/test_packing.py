@@ -49,6 +49,7 @@ def test_a_long_document_gives_full_windows_and_its_rest_is_packed(write_store):
         "start": 8,
         "end": 11,
         "start_in_document": 8,
+        "manifest": None,
     }
 
 
