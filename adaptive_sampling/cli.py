@@ -17,8 +17,9 @@ import numpy as np
 
 from adaptive_sampling import __version__, _ab_command, _scarcity_command
 from adaptive_sampling.corpus import TokenStore
-from adaptive_sampling.corpus.commands import add_import, add_prepare, format_table, is_prepared, show_prepared
+from adaptive_sampling.corpus.commands import add_import, add_prepare, is_prepared, show_prepared
 from adaptive_sampling.corpus.manifest import SPLITS
+from adaptive_sampling.corpus.summary import format_table
 from adaptive_sampling.weight_files import describe_extremes, read_weights
 from adaptive_sampling.windows import WindowDataset
 from adaptive_sampling.windows.command import add_window_arguments, inspect_windows, window_config

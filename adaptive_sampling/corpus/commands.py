@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from adaptive_sampling.corpus.readers import Document
 from adaptive_sampling.corpus.shards import SHARD_BYTES
 from adaptive_sampling.corpus.sources import Source
 from adaptive_sampling.corpus.store import TokenStore
-from adaptive_sampling.corpus.summary import PrepareSummary, lengths_picture, summarise
+from adaptive_sampling.corpus.summary import format_summary, format_table, lengths_picture, summarise
 
 
 def add_prepare(subparsers: Any) -> None:
@@ -259,49 +259,14 @@ def show_prepared(root: Path, *, contamination: bool, seq_len: int | None, pictu
         print(format_summary(summarise(root)))
     if contamination:
         window = 1024 if seq_len is None else seq_len
+        audits = audit_contamination(stores["train"], stores["validation"], seq_len=window)
         rows = [("source", "held-out windows", "contaminated", "share")]
-        rows += [
-            (found.source, f"{found.windows}", f"{found.contaminated}", f"{found.share:.1%}")
-            for found in audit_contamination(stores["train"], stores["validation"], seq_len=window)
-        ]
+        rows += [(one.source, f"{one.windows}", f"{one.contaminated}", f"{one.share:.1%}") for one in audits]
         print(f"held-out windows of {window} tokens with {NGRAM} in a row that stand in training text")
         print(format_table(rows))
+        if any(one.contaminated for one in audits):
+            print("a loss on such windows looks better than it is: `prepare --decontaminate` cuts them out")
     if picture is not None:
         with atomic_writer(picture, "w") as file:
             file.write(lengths_picture(stores))
         print(f"{picture}: lengths of documents")
-
-
-def format_summary(summary: PrepareSummary) -> str:
-    """Table per source, and the reasons of what is left out."""
-    counts = ["documents", "duplicates", "near-copies", "left-out", "train", "validation", "tokens"]
-    rows: list[Sequence[str]] = [["source", *counts, "bytes/token"]]
-    reasons = []
-    for source in summary.sources:
-        left_out = sum(count for _, count in source.exclusions)
-        numbers = (
-            source.documents,
-            source.duplicates,
-            source.near_copies,
-            left_out,
-            source.train_documents,
-            source.validation_documents,
-            source.train_tokens + source.validation_tokens,
-        )
-        rows.append([source.source, *map(str, numbers), f"{source.bytes_per_token:.2f}"])
-        if source.exclusions:
-            why = ", ".join(f"{count} {name}" for name, count in source.exclusions)
-            reasons.append(f"left out of {source.source}: {why}")
-    return "\n".join([format_table(rows), *reasons])
-
-
-def format_table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as text, the first column to the left and numbers to the right."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if column == 0 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    )

@@ -1,9 +1,10 @@
-"""What became of the documents of each source, read from a manifest; and a picture of their lengths."""
+"""What became of the documents of each source, read from a manifest: counts, tables, a picture of lengths."""
 
 from __future__ import annotations
 
 import html
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -106,54 +107,112 @@ def summarise(out: Path) -> PrepareSummary:
     return PrepareSummary(out, TokenStore.open(out / "train").vocab_size, tuple(found), int(cut))
 
 
+_CLEANED = {r"\d+ characters, below": "too short", r"[\d.]+ of the characters printable": "too little printable"}
+
+
 def category(reason: str) -> str:
     """Kind of a reason: without the key, numbers and bytes that differ from document to document.
 
     Example:
         >>> category("exact duplicate of a/b.txt"), category("12 characters, below 100")
-        ('exact duplicate', 'characters')
+        ('exact duplicate', 'too short')
     """
     if "is not UTF-8" in reason and not reason.startswith("not JSON"):
         return "not UTF-8"
+    for pattern, name in _CLEANED.items():
+        if re.match(pattern, reason):
+            return name
     head = re.split(r" of |, |: |; ", reason, maxsplit=1)[0]
     return re.sub(r"^[\d.]+ ", "", head).strip()
 
 
+def format_summary(summary: PrepareSummary) -> str:
+    """Table per source, the reasons of what is left out, and which sources have nothing held out."""
+    counts = ["documents", "duplicates", "near-copies", "left-out", "train", "validation", "tokens"]
+    rows: list[Sequence[str]] = [["source", *counts, "bytes/token"]]
+    reasons = []
+    for source in summary.sources:
+        left_out = sum(count for _, count in source.exclusions)
+        numbers = (
+            source.documents,
+            source.duplicates,
+            source.near_copies,
+            left_out,
+            source.train_documents,
+            source.validation_documents,
+            source.train_tokens + source.validation_tokens,
+        )
+        rows.append([source.source, *map(str, numbers), f"{source.bytes_per_token:.2f}"])
+        if source.exclusions:
+            why = ", ".join(f"{count} {name}" for name, count in source.exclusions)
+            reasons.append(f"left out of {source.source}: {why}")
+    whole = [source for source in summary.sources if source.train_documents and not source.validation_documents]
+    if whole and any(source.validation_documents for source in summary.sources):
+        names = ", ".join(f"{source.source} ({source.train_documents} in all)" for source in whole)
+        reasons.append(f"no document is held out of {names}")
+    return "\n".join([format_table(rows), *reasons])
+
+
+def format_table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as text, the first column to the left and numbers to the right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if column == 0 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    )
+
+
 def lengths_picture(stores: dict[str, TokenStore]) -> str:
-    """A self-contained SVG: per store, a histogram of document lengths in tokens, on a scale of powers of two."""
-    width, height, left, top = 640, 200, 56, 28
+    """A self-contained SVG: per store, how many documents there are of each length in tokens, by powers of two.
+
+    Stores share the scale of lengths. Below each length stands the share of the tokens that such documents hold.
+    """
+    width, height, left, gap = 760, 150, 96, 92
+    lengths = {name: np.diff(store.document_ends, prepend=0) for name, store in stores.items()}
+    powers = 1 + max((int(_powers(own).max(initial=0)) for own in lengths.values()), default=0)
+    bar = (width - left - 16) / powers
     parts = []
-    for place, (name, store) in enumerate(stores.items()):
-        lengths = np.diff(store.document_ends, prepend=0)
-        counts = _by_power(lengths)
-        tallest = max(int(counts.max(initial=0)), 1)
-        base = place * (height + 2 * top) + top
-        bar = (width - left - 16) / max(len(counts), 1)
-        title = f"{name}: {len(lengths):,} documents, median {int(np.median(lengths)) if len(lengths) else 0:,} tokens"
-        parts.append(f'<text x="{left}" y="{base - 8}" font-weight="bold">{html.escape(title)}</text>')
-        for power, count in enumerate(counts.tolist()):
-            tall = (height - 40) * count / tallest
-            x, y = left + power * bar, base + height - 40 - tall
-            label = f"{2**power:,} to {2 ** (power + 1) - 1:,} tokens: {count:,} documents"
+    for place, (name, own) in enumerate(lengths.items()):
+        counts = np.bincount(_powers(own), minlength=powers)
+        tokens = np.bincount(_powers(own), weights=own, minlength=powers)
+        tallest, base = max(int(counts.max(initial=0)), 1), place * (height + gap) + 48
+        foot = base + height
+        title = f"{name}: {len(own):,} documents, median {int(np.median(own)) if len(own) else 0:,} tokens"
+        parts.append(f'<text x="{left}" y="{base - 24}" font-size="13" font-weight="bold">{html.escape(title)}</text>')
+        captions = ((base + 8, "documents"), (foot + 16, "tokens, from"), (foot + 32, "% of all tokens"))
+        parts += [f'<text x="{left - 8}" y="{y}" text-anchor="end">{caption}</text>' for y, caption in captions]
+        for power in range(powers):
+            count, share = int(counts[power]), tokens[power] / max(float(own.sum()), 1.0)
+            tall = height * count / tallest
+            x, middle = left + power * bar, left + (power + 0.45) * bar
+            label = f"{2**power:,} to {2 ** (power + 1) - 1:,} tokens: {count:,} documents, {share:.1%} of the tokens"
             parts.append(
-                f'<rect x="{x:.1f}" y="{y:.1f}" width="{bar * 0.9:.1f}" height="{tall:.1f}" fill="#3465a4">'
+                f'<rect x="{x:.1f}" y="{foot - tall:.1f}" width="{bar * 0.9:.1f}" height="{tall:.1f}" fill="#3465a4">'
                 f"<title>{label}</title></rect>"
             )
-            parts.append(
-                f'<text x="{x + bar * 0.45:.1f}" y="{base + height - 24}" text-anchor="middle">'
-                f"{_short(2**power)}</text>"
-            )
-        parts.append(f'<text x="{left - 6}" y="{base + 8}" text-anchor="end">{tallest:,}</text>')
-        parts.append(f'<text x="{left - 6}" y="{base + height - 40}" text-anchor="end">0</text>')
-    total = len(stores) * (height + 2 * top)
+            texts = [(foot + 16.0, _short(2**power))]
+            if count:
+                texts += [
+                    (foot - tall - 4, f"{count:,}"),
+                    (foot + 32.0, f"{100 * share:.0f}" if share >= 0.005 else "<1"),
+                ]
+            parts += [
+                f'<text x="{middle:.1f}" y="{y:.1f}" text-anchor="middle">{html.escape(text)}</text>'
+                for y, text in texts
+            ]
+    total = len(stores) * (height + gap)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{total}" font-family="sans-serif" '
         f'font-size="11">\n<rect width="100%" height="100%" fill="white"/>\n' + "\n".join(parts) + "\n</svg>\n"
     )
 
 
-def _by_power(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.bincount(np.log2(np.maximum(lengths, 1)).astype(np.int64))
+def _powers(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    powers: NDArray[np.int64] = np.log2(np.maximum(lengths, 1)).astype(np.int64)
+    return powers
 
 
 def _short(number: int) -> str:
