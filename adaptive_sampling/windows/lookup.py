@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 Int64 = NDArray[np.int64]
 _SMALL = 1 << 12  # ends that stay in the cache anyway
 _MOST_STEPS = 6
+_MOST_WALKED = 4  # ends of a range that are looked at one after the other, faster than in halves
 _CHUNK = 1 << 16
 
 
@@ -37,7 +38,8 @@ class Lookup:
         for start in range(0, ranges, _CHUNK):
             bounds = np.arange(start, min(start + _CHUNK, ranges)) << self._shift
             self._firsts[start : start + len(bounds)] = np.searchsorted(ends, bounds, side="right")
-        steps = int(np.diff(self._firsts).max()).bit_length()
+        self._most = int(np.diff(self._firsts).max())
+        steps = self._most.bit_length()
         self._steps = steps if steps <= _MOST_STEPS else 0
 
     def find(self, numbers: Int64) -> Int64:
@@ -47,11 +49,15 @@ class Lookup:
         inside = np.minimum(numbers, self._total - 1)
         ranges = inside >> self._shift
         low = self._firsts[ranges].astype(np.int64)
-        high = self._firsts[ranges + 1].astype(np.int64)
-        for _ in range(self._steps):
-            middle = (low + high) >> 1
-            before = self.ends[middle] <= inside
-            low = np.where(before, middle + 1, low)
-            high = np.where(before, high, middle)
+        if self._most <= _MOST_WALKED:
+            for _ in range(self._most):
+                low += self.ends[low] <= inside
+        else:
+            high = self._firsts[ranges + 1].astype(np.int64)
+            for _ in range(self._steps):
+                middle = (low + high) >> 1
+                before = self.ends[middle] <= inside
+                low = np.where(before, middle + 1, low)
+                high = np.where(before, high, middle)
         found: Int64 = np.where(numbers < self._total, low, len(self.ends))
         return found
