@@ -1,7 +1,8 @@
 """The Lightning side: losses are captured while `training_step` runs, weights go back at step boundaries.
 
 `AdaptiveSampling` is the one line that a user adds to a Trainer; `SamplingMonitor` shows what the weights do;
-`ScarcityRefresh` renews scarcity from the module's own features. Nothing here changes the module, its loss or its gradients.
+`ScarcityRefresh` renews scarcity from the module's own features. Nothing here changes the module, its loss or its
+gradients.
 """
 
 if __name__ == "callbacks":

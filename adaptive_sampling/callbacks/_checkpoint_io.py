@@ -23,9 +23,9 @@ _OWNER = "AdaptiveSampling"
 class StateBesideCheckpoint(_WrappingCheckpointIO):
     """Saves and removes checkpoints as the IO within it does, with the files that belong to them.
 
-    It knows no callback: it looks at what a checkpoint holds. So whoever saves is served, Trainer or ModelCheckpoint, also
-    when training has ended or failed. A strategy that writes its state without a CheckpointIO (sharded FSDP, DeepSpeed),
-    or a path that is no local one, keeps all state in the checkpoint.
+    It knows no callback: it looks at what a checkpoint holds. So whoever saves is served, Trainer or ModelCheckpoint,
+    also when training has ended or failed. A strategy that writes its state without a CheckpointIO (sharded FSDP,
+    DeepSpeed), or a path that is no local one, keeps all state in the checkpoint.
 
     The file is there before the checkpoint that needs it, and goes after the checkpoint that needed it.
     """

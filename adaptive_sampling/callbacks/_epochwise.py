@@ -15,7 +15,6 @@ from torch.utils.data import WeightedRandomSampler
 from adaptive_sampling._arrays import checked_ids
 from adaptive_sampling.errors import StateMismatchError
 
-
 _KNOWN: WeakKeyDictionary[WeightedRandomSampler, EpochwiseSampler] = WeakKeyDictionary()
 
 
@@ -29,8 +28,8 @@ def epochwise(torch_sampler: WeightedRandomSampler) -> EpochwiseSampler:
 class EpochwiseSampler:
     """What `AdaptiveSampling` asks of a sampler, on top of torch's `WeightedRandomSampler`.
 
-    Torch draws a whole epoch when its iteration begins, so a changed weight counts from the next epoch. The weights that
-    the user gave stay in force as factors. The order of draws is torch's own: it does not resume in mid-epoch and
+    Torch draws a whole epoch when its iteration begins, so a changed weight counts from the next epoch. The weights
+    that the user gave stay in force as factors. The order of draws is torch's own: it does not resume in mid-epoch and
     does not span ranks.
 
     Args:
@@ -41,6 +40,7 @@ class EpochwiseSampler:
     """
 
     rank, num_replicas = 0, 1
+    factors = None  # they are applied here
     lag = 2**31  # whatever a loader prefetches: nothing of it sees a change
 
     def __init__(self, torch_sampler: WeightedRandomSampler) -> None:
@@ -94,8 +94,9 @@ class EpochwiseSampler:
                 "Use AdaptiveSampler.from_weights(weights), which shares one order among them."
             )
         warnings.warn(
-            "WeightedRandomSampler draws a whole epoch at once, so adapted weights take effect at the start of each epoch, "
-            "and a run resumed in mid-epoch draws its epoch anew. AdaptiveSampler.from_weights(weights) has neither limit.",
+            "WeightedRandomSampler draws a whole epoch at once, so adapted weights take effect at the start of each "
+            "epoch, and a run resumed in mid-epoch draws its epoch anew. AdaptiveSampler.from_weights(weights) has "
+            "neither limit.",
             stacklevel=2,
         )
 
@@ -128,8 +129,8 @@ class EpochwiseSampler:
         """
         if len(state.get("weights", ())) != self.num_windows:
             raise StateMismatchError(
-                f"the saved sampler state holds {len(state.get('weights', ()))} weights of a WeightedRandomSampler, this one "
-                f"has {self.num_windows}. Train with the kind of sampler and the data of the saved run."
+                f"the saved sampler state holds {len(state.get('weights', ()))} weights of a WeightedRandomSampler, "
+                f"this one has {self.num_windows}. Train with the kind of sampler and the data of the saved run."
             )
         self.position = int(state["position"])
         self.set_weights(state["weights"].numpy())

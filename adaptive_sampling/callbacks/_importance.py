@@ -28,7 +28,8 @@ class DrawProbabilities:
         The weights in force at the place in the stream and those to come: a resumed run gives the same values.
 
     Cost:
-        4 bytes per window, with shares 16; O(batch) per batch, O(N) when all weights change, with shares at each change.
+        4 bytes per window, with shares 16; O(batch) per batch, O(N) when all weights change, with shares at each
+        change.
     """
 
     def __init__(self, sampler: AdaptiveSampler) -> None:

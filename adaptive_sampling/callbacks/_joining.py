@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sized
 from typing import Any
 
 import lightning.pytorch as pl
@@ -53,6 +54,24 @@ def check_ranks(sampler: Sampler, update_every: int) -> None:
             )
 
 
+def check_ids(ids: NDArray[np.int64], sampler: Sampler) -> None:
+    """The ids in a batch must be those that the sampler drew: else losses would count for other windows.
+
+    Raises:
+        MisconfigurationException: with the first that was not drawn.
+    """
+    if isinstance(sampler, EpochwiseSampler):  # torch's, which does not tell what it drew
+        return
+    waiting = sampler.waiting()
+    foreign = np.flatnonzero(~np.isin(ids, waiting))
+    if len(foreign):
+        raise MisconfigurationException(
+            f"the window ids in a batch must be what the sampler drew, got {int(ids[foreign[0]])} where it drew "
+            f"{waiting[: len(ids)].tolist()}. The id of item i must be i, which it is not in a Subset: wrap that as "
+            "adaptive_sampling.with_ids(dataset, 'item') and say id_key='item'."
+        )
+
+
 def draw_probabilities(policy: WeightPolicy, sampler: Sampler) -> DrawProbabilities | None:
     """What importance weights are made of; None where the policy wants none.
 
@@ -75,9 +94,15 @@ def check_loader(trainer: pl.Trainer, loader: Any, sampler: Sampler) -> None:
     Raises:
         MisconfigurationException: with the cure.
     """
-    error = adaptive_weights_error(getattr(loader, "dataset", None))
+    dataset = getattr(loader, "dataset", None)
+    error = adaptive_weights_error(dataset)
     if error is not None:
         raise MisconfigurationException(error)
+    if isinstance(dataset, Sized) and len(dataset) != sampler.num_windows:
+        raise MisconfigurationException(
+            f"the sampler must have as many windows as the loader's dataset, got {sampler.num_windows} and "
+            f"{len(dataset)}. Build it as AdaptiveSampler(dataset)."
+        )
     ahead, accumulate = batches_ahead(loader), _least_accumulation(trainer)
     if ahead > sampler.lag * accumulate:
         raise MisconfigurationException(
@@ -87,8 +112,8 @@ def check_loader(trainer: pl.Trainer, loader: Any, sampler: Sampler) -> None:
         )
     if getattr(loader, "num_workers", 0) and not getattr(loader, "in_order", True):
         warnings.warn(
-            "the loader hands out batches in another order than the sampler's (in_order=False): a resumed run may repeat "
-            "or miss some windows. Leave in_order=True for an exact resume.",
+            "the loader hands out batches in another order than the sampler's (in_order=False): a resumed run may "
+            "repeat or miss some windows. Leave in_order=True for an exact resume.",
             stacklevel=3,
         )
 
@@ -102,9 +127,10 @@ def _least_accumulation(trainer: pl.Trainer) -> int:
 
 
 def num_steps(trainer: pl.Trainer) -> int | None:
-    """Length of the training in steps as this package counts them: batches whose gradients end in an update of parameters.
+    """Length of the training in steps as this package counts them: batches that end in an update of parameters.
 
-    Lightning counts each `optimizer.step()` of manual optimisation; there, each optimizer is taken to step once per batch.
+    Lightning counts each `optimizer.step()` of manual optimisation; there, each optimizer is taken to step once per
+    batch.
     """
     total = trainer.estimated_stepping_batches
     if not np.isfinite(total) or total <= 0:
@@ -122,8 +148,8 @@ def warn_if_nothing_can_count(trainer: pl.Trainer, sampler: Sampler, total: int 
     if isinstance(sampler, EpochwiseSampler):
         if trainer.max_epochs == 1:
             warnings.warn(
-                "no learned weight can count: training has one epoch, and WeightedRandomSampler sees new weights in the "
-                "next. Use AdaptiveSampler.from_weights(weights).",
+                "no learned weight can count: training has one epoch, and WeightedRandomSampler sees new weights in "
+                "the next. Use AdaptiveSampler.from_weights(weights).",
                 stacklevel=3,
             )
     elif total is not None and total <= update_every + sampler.lag:
@@ -139,7 +165,7 @@ def warn_if_processes_end(trainer: pl.Trainer) -> None:
     """Processes that Lightning starts itself (ddp_spawn, ddp_fork) take what was learned with them."""
     if trainer.is_global_zero and isinstance(trainer.strategy.launcher, _MultiProcessingLauncher):
         warnings.warn(
-            "the processes of this strategy end with the training: policy and sampler of the main process stay as they were "
-            "before. Read the learned weights from a checkpoint, see read_weights.",
+            "the processes of this strategy end with the training: policy and sampler of the main process stay as they "
+            "were before. Read the learned weights from a checkpoint, see read_weights.",
             stacklevel=3,
         )

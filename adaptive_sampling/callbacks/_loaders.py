@@ -71,8 +71,8 @@ def choose_loader(loaders: Any, key: Key | None, expected: Sampler | None) -> tu
     fitting = [name for name, found in samplers.items() if found is not None and expected in (None, found)]
     if len(fitting) != 1:
         raise MisconfigurationException(
-            f"AdaptiveSampling adapts one loader, got {len(several)} ({list(several)}), of which {len(fitting)} draw with "
-            f"{'a weighted sampler' if expected is None else 'the given sampler'}. Name one with `loader_key`."
+            f"AdaptiveSampling adapts one loader, got {len(several)} ({list(several)}), of which {len(fitting)} draw "
+            f"with {'a weighted sampler' if expected is None else 'the given sampler'}. Name one with `loader_key`."
         )
     return fitting[0], several[fitting[0]]
 
@@ -101,8 +101,8 @@ def require_sampler(loader: Any, expected: Sampler | None) -> Sampler:
         raise MisconfigurationException(
             f"AdaptiveSampling needs an AdaptiveSampler in the train loader, got {type(actual).__name__}. "
             "Build it as DataLoader(dataset, sampler=AdaptiveSampler(dataset)), without shuffle=True. With "
-            "overfit_batches Lightning replaces it: leave that out. With a batch_sampler under DDP it does so too: pass "
-            "Trainer(use_distributed_sampler=False), since an AdaptiveSampler knows its rank."
+            "overfit_batches Lightning replaces it: leave that out. With a batch_sampler under DDP it does so too: "
+            "pass Trainer(use_distributed_sampler=False), since an AdaptiveSampler knows its rank."
         )
     if expected is not None and found is not expected:
         raise MisconfigurationException(

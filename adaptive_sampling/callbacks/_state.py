@@ -29,7 +29,8 @@ def check(state: dict[str, Any]) -> None:
         )
     if BESIDE in state:
         raise StateMismatchError(
-            f"the saved state has its tables in `{state[BESIDE]['file']}`, got none. Let Trainer.fit(ckpt_path=…) read both."
+            f"the saved state has its tables in `{state[BESIDE]['file']}`, got none. "
+            "Let Trainer.fit(ckpt_path=…) read both."
         )
 
 

@@ -116,7 +116,8 @@ class WindowValues:
             f"ran{f' (targets of cross_entropy: {shapes})' if shapes else ''}. Either compute the loss with "
             "torch.nn.functional.cross_entropy over all targets, windows first, or return "
             f'{{"loss": loss, "{self.loss_key}": losses}} with a tensor of shape ({num_windows},) from training_step, '
-            "or call adaptive_sampling.record(losses) in it. Fused, chunked and hand-written losses need one of the latter."
+            "or call adaptive_sampling.record(losses) in it. Fused, chunked and hand-written losses need one of the "
+            "latter."
         )
 
 

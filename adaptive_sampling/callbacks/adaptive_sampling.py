@@ -18,6 +18,7 @@ from adaptive_sampling._state_files import read_beside
 from adaptive_sampling.callbacks import _joining, _state
 from adaptive_sampling.callbacks._checkpoint_io import LIMIT, StateBesideCheckpoint
 from adaptive_sampling.callbacks._clock import OverheadClock
+from adaptive_sampling.callbacks._dealing import Change, dealt
 from adaptive_sampling.callbacks._epochwise import EpochwiseSampler, epochwise
 from adaptive_sampling.callbacks._importance import DrawProbabilities, add_importance
 from adaptive_sampling.callbacks._loaders import batch_size_of, choose_loader, find_sampler, require_sampler
@@ -25,10 +26,12 @@ from adaptive_sampling.callbacks._step_watch import StepWatch
 from adaptive_sampling.callbacks._sync import broadcast_weights, gather_observations, ranks_that_differ
 from adaptive_sampling.callbacks._window_values import Values, WindowValues, window_ids
 from adaptive_sampling.sampling import AdaptiveSampler
+from adaptive_sampling.sampling._iteration import nothing_handed_out
 from adaptive_sampling.weights import WeightPolicy
 
 Observer = Callable[[NDArray[np.int64], dict[str, NDArray[np.float32]]], None]
 """Called on rank 0 with the ids and named values of all ranks, before an update takes them in."""
+_OF_A_POLICY = ("needs", "bind", "update", "state_dict")
 _TELLS_TIME = 1 << 22
 """From so many windows on, a full pass is worth a thought: the policy is told how long a step takes."""
 
@@ -38,24 +41,25 @@ class AdaptiveSampling(pl.Callback):
 
     While `training_step` runs, each window's mean loss over its valid targets is taken from the module's own
     `cross_entropy` call, or from `per_sample_loss` in what it returns, or from `adaptive_sampling.record(losses)`; mean
-    entropies too, where the policy needs them. Every `update_every` optimizer steps the values of all ranks go to rank 0,
-    the policy turns them into weights there, and what changed comes back. The new weights count `sampler.lag` steps
+    entropies too, where the policy needs them. Every `update_every` optimizer steps the values of all ranks go to rank
+    0, the policy turns them into weights there, and what changed comes back. The new weights count `sampler.lag` steps
     later, so that the order of windows does not depend on how far workers prefetch.
 
     Where `policy` has an `importance` above 0, each batch gets "importance_weight", for `weighted_mean(losses, batch)`.
 
     Args:
-        sampler: the sampler of the train loader; default: found in the loader. A torch `WeightedRandomSampler` works
-            too, on one rank: its own weights stay in force as factors, and adapted ones count from the next epoch.
+        sampler: the sampler of the train loader; default: found in the loader. Weights that it had before the
+            training stay in force, as factors. A torch `WeightedRandomSampler` works too, on one rank; adapted weights
+            count from the next epoch then.
         policy: the policy; default `WeightPolicy()`. It is used by this callback alone.
         update_every: optimizer steps between two updates.
         id_key: key (or position) of the window ids in a batch.
         loss_key: key of per-window losses in what `training_step` returns.
-        loader_key: key (or position) of the loader among several; default: the one with a weighted sampler. Two callbacks
-            on two loaders each name theirs.
+        loader_key: key (or position) of the loader among several; default: the one with a weighted sampler. Two
+            callbacks on two loaders each name theirs.
         permutation: for placebo runs: int64 `[N]`; the weight of window i goes to window `permutation[i]`.
-        max_megabytes_in_checkpoint: what the state may add to a checkpoint, in 10^6 bytes; tables that take more go into
-            a safetensors file beside it. 0: always beside; infinity: never.
+        max_megabytes_in_checkpoint: what the state may add to a checkpoint, in 10^6 bytes; tables that take more go
+            into a safetensors file beside it. 0: always beside; infinity: never.
 
     Raises:
         MisconfigurationException: before the first step, if the loader draws with another sampler, a batch carries no
@@ -87,8 +91,13 @@ class AdaptiveSampling(pl.Callback):
                 "Give float('inf') to keep all state in the checkpoint."
             )
         if sampler is not None and not isinstance(sampler, (AdaptiveSampler, WeightedRandomSampler)):
-            raise TypeError(f"`sampler` must be an AdaptiveSampler, got {type(sampler).__name__}.")
+            raise TypeError(
+                f"`sampler` must be an AdaptiveSampler or a WeightedRandomSampler, got {sampler!r}. "
+                "Leave it out to take the one in the train loader."
+            )
         self.sampler = epochwise(sampler) if isinstance(sampler, WeightedRandomSampler) else sampler
+        if policy is not None and (isinstance(policy, type) or not all(hasattr(policy, name) for name in _OF_A_POLICY)):
+            raise TypeError(f"`policy` must be a WeightPolicy, got {policy!r}. Write WeightPolicy(cap=3), for example.")
         self.policy = WeightPolicy() if policy is None else policy
         self.update_every = update_every
         self.id_key = id_key
@@ -103,6 +112,7 @@ class AdaptiveSampling(pl.Callback):
         self._values = WindowValues(self.policy.needs, loss_key)
         self._watch: StepWatch | None = None
         self._draws: DrawProbabilities | None = None
+        self._factors: NDArray[np.float32] | None = None
         self._attached = self._checked_batch = self._trained = self._reused = False
         self._waiting_state: dict[str, Any] | None = None
         self._begin_afresh()
@@ -142,6 +152,7 @@ class AdaptiveSampling(pl.Callback):
         self.sampler = sampler
         sampler.bind(trainer.global_rank, trainer.world_size)
         sampler.manage()
+        self._factors = sampler.factors
         _joining.check_ranks(sampler, self.update_every)
         _ = sampler.seed  # rank 0's choice reaches all ranks here, where all of them pass
         _joining.check_permutation(self.permutation, sampler.num_windows)
@@ -151,7 +162,7 @@ class AdaptiveSampling(pl.Callback):
             self._restore(self._waiting_state)
             self._waiting_state = None
         elif not self._resumed and self.num_steps == 0:
-            sampler.set_weights(self._permuted(None, self.policy.initial_weights())[1])
+            sampler.set_weights(self._dealt(None, self.policy.initial_weights())[1])
             if self._reused:
                 sampler.finish_epoch()
         if self._draws is None or not self._resumed:
@@ -160,10 +171,14 @@ class AdaptiveSampling(pl.Callback):
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Find the sampler, if still unknown, before a loader draws; put the capture around training_step."""
         if not self._attached:
-            # Loads the train loader now instead of a moment later: its workers must not draw before weights are set.
-            trainer.fit_loop.setup_data()
+            # Loads the train loader now, not a moment later: nothing may be drawn before weights are set. Lightning
+            # starts workers with it, which find nothing to do; those that are to draw come with another iterator.
+            with nothing_handed_out():
+                trainer.fit_loop.setup_data()
             loader = choose_loader(trainer.train_dataloader, self.loader_key, self._expected)[1]
             self._attach(trainer, require_sampler(loader, self._expected))
+            if trainer.fit_loop._data_fetcher is not None:
+                iter(trainer.fit_loop._data_fetcher)
         self._leave(trainer)
         self._watch = StepWatch.join(trainer.strategy, self.policy.needs)
 
@@ -183,8 +198,8 @@ class AdaptiveSampling(pl.Callback):
         _joining.warn_if_processes_end(trainer)
         if self._reused and not self._resumed:
             warnings.warn(
-                "AdaptiveSampling was used in an earlier fit and starts afresh: what its policy had learned is forgotten, and "
-                "the sampler begins its next epoch. Pass ckpt_path to go on instead.",
+                "AdaptiveSampling was used in an earlier fit and starts afresh: what its policy had learned is "
+                "forgotten, and the sampler begins its next epoch. Pass ckpt_path to go on instead.",
                 stacklevel=2,
             )
         self._trained = True
@@ -223,7 +238,8 @@ class AdaptiveSampling(pl.Callback):
         if part is None:
             return
         if not self._checked_batch:
-            window_ids(part, self.id_key)
+            assert self.sampler is not None
+            _joining.check_ids(window_ids(part, self.id_key).cpu().numpy(), self.sampler)
             self._checked_batch = True
         if self._draws is not None:
             assert isinstance(self.sampler, AdaptiveSampler)
@@ -295,13 +311,13 @@ class AdaptiveSampling(pl.Callback):
             if self.policy.dropped and not self._warned_dropped:
                 self._warned_dropped = True
                 warnings.warn(
-                    f"{self.policy.dropped} of {len(ids)} window losses up to step {self.num_steps} were not finite and are "
-                    "left out of the weights. Further ones are counted in `callback.policy.dropped`.",
+                    f"{self.policy.dropped} of {len(ids)} window losses up to step {self.num_steps} were not finite "
+                    "and are left out of the weights. Further ones are counted in `callback.policy.dropped`.",
                     stacklevel=2,
                 )
             return update.ids, np.ascontiguousarray(update.values, np.float32)
 
-        changed, weights = self._permuted(*broadcast_weights(compute))
+        changed, weights = self._dealt(*broadcast_weights(compute))
         if changed is None:
             self._compare_ranks()
         if len(weights):
@@ -324,21 +340,13 @@ class AdaptiveSampling(pl.Callback):
         if differing and not self._warned_ranks:
             self._warned_ranks = True
             warnings.warn(
-                f"up to step {self.num_steps} the weights of ranks {differing} were not those of rank 0, so that ranks may "
-                "have drawn the same windows. All get the same weights now. Change weights on all ranks alike.",
+                f"up to step {self.num_steps} the weights of ranks {differing} were not those of rank 0, so that ranks "
+                "may have drawn the same windows. All get the same weights now. Change weights on all ranks alike.",
                 stacklevel=2,
             )
 
-    def _permuted(
-        self, ids: NDArray[np.int64] | None, weights: NDArray[np.float32]
-    ) -> tuple[NDArray[np.int64] | None, NDArray[np.float32]]:
-        if self.permutation is None:
-            return ids, weights
-        if ids is not None:
-            return self.permutation[ids], weights
-        moved = np.empty_like(weights)
-        moved[self.permutation] = weights
-        return None, moved
+    def _dealt(self, ids: NDArray[np.int64] | None, weights: NDArray[np.float32]) -> Change:
+        return dealt(ids, weights, self.permutation, self._factors)
 
     # --- state ------------------------------------------------------------------------------------------------------
 
@@ -357,12 +365,13 @@ class AdaptiveSampling(pl.Callback):
             "sampler": self.sampler.full_state(),
             "policy": self.policy.state_dict(),
             "draws": None if self._draws is None else self._draws.state_dict(),
+            "factors": None if self._factors is None else torch.from_numpy(self._factors.copy()),
         }
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Add the losses that other ranks have noted since the last update; all ranks pass here, unless one has failed."""
+        """Add the losses that other ranks have noted since the last update; all ranks pass here, if none has failed."""
         state = checkpoint.get("callbacks", {}).get(self.state_key)
         if state and trainer.world_size > 1 and not trainer.interrupted:
             state["observed"] = _state.parts_of_ranks(self._gathered(), self.policy.needs)
@@ -381,8 +390,9 @@ class AdaptiveSampling(pl.Callback):
             states.pop(self.state_key, None)
         elif not states.get(self.state_key):
             warnings.warn(
-                f"the checkpoint holds no state of {self.state_key}: weights and the order of windows start afresh. Resume "
-                "from a checkpoint of a run with this callback, its `id_key` and `loader_key`, to go on exactly.",
+                f"the checkpoint holds no state of {self.state_key}: weights and the order of windows start afresh. "
+                "Resume from a checkpoint of a run with this callback, its `id_key` and `loader_key`, to go on "
+                "exactly.",
                 stacklevel=2,
             )
         else:
@@ -405,6 +415,8 @@ class AdaptiveSampling(pl.Callback):
     def _restore(self, state: dict[str, Any]) -> None:
         assert self.sampler is not None
         self.sampler.load_full_state(state["sampler"])
+        factors = state.get("factors")
+        self._factors = None if factors is None else factors.numpy()
         self.policy.load_state_dict(state["policy"])
         self.num_steps = int(state["num_steps"])
         self.num_observations = int(state["num_observations"])

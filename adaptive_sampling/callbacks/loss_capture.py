@@ -49,7 +49,7 @@ class ElementLosses:
 
 
 class LossCapture(TorchFunctionMode):
-    """While active, notes the loss, and the entropy if asked for, of every target of every `cross_entropy` call in `calls`.
+    """While active, notes loss, and entropy if asked for, of every target of every `cross_entropy` call in `calls`.
 
     The user's own call is executed as it is. Plain float32 calls are split into their two halves, `log_softmax` and
     `nll_loss`, which is how torch computes them, so that the first half serves both; all others get a second, detached

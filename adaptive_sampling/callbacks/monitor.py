@@ -35,8 +35,8 @@ _NAN = float("nan")
 class SamplingMonitor(pl.Callback):
     """Logs the sampler's weights to every logger of the Trainer, each in its own form, and three numbers to the bar.
 
-    Keys begin with `sampling/`; docs/callback.md explains each. Histograms go to loggers that have them, and as a picture
-    to MLflow and the folder of a CSVLogger.
+    Keys begin with `sampling/`; docs/callback.md explains each. Histograms go to loggers that have them, and as a
+    picture to MLflow and the folder of a CSVLogger.
 
     Args:
         sampler: the sampler to watch; default: found in the train loader.
@@ -50,8 +50,8 @@ class SamplingMonitor(pl.Callback):
 
     Cost:
         On rank 0, O(N) per log up to 131,072 windows; beyond, looks at all windows come as rarely as needed to stay
-        below 0.1 % of the time, and logs in between repeat what they found. One forward pass over the hard windows every
-        tenth log. A fault in a logger warns once and never stops the training.
+        below 0.1 % of the time, and logs in between repeat what they found. One forward pass over the hard windows
+        every tenth log. A fault in a logger warns once and never stops the training.
     """
 
     def __init__(
@@ -145,7 +145,10 @@ class SamplingMonitor(pl.Callback):
         if not trainer.barebones:
             shown = {f"sampling/{k}": numbers[k] for k in _ON_THE_BAR if math.isfinite(numbers[k])}
             pl_module.log_dict(
-                {key: torch.tensor(value, device=pl_module.device, dtype=torch.float32) for key, value in shown.items()},
+                {
+                    key: torch.tensor(value, device=pl_module.device, dtype=torch.float32)
+                    for key, value in shown.items()
+                },
                 prog_bar=True,
                 logger=False,
                 on_step=True,

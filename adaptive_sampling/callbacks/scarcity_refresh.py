@@ -140,7 +140,8 @@ class ScarcityRefresh(pl.Callback):
                 if not self._warned:
                     self._warned = True
                     warnings.warn(
-                        f"ScarcityRefresh failed after step {step}: {error!r}. Training goes on with the scarcity there is.",
+                        f"ScarcityRefresh failed after step {step}: {error!r}. Training goes on with the scarcity "
+                        "there is.",
                         stacklevel=2,
                     )
 

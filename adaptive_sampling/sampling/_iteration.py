@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from adaptive_sampling.sampling.sampler import AdaptiveSampler
+
+_held = 0
+
+
+@contextmanager
+def nothing_handed_out() -> Iterator[None]:
+    """Meanwhile all samplers of this process are empty to whoever iterates over them, which has no effect on them.
+
+    For a trainer that starts loaders, and with them workers that draw ahead, before it can be told whose they are.
+    """
+    global _held
+    _held += 1
+    try:
+        yield
+    finally:
+        _held -= 1
 
 
 class RankShare(Iterator[int]):
@@ -19,6 +36,8 @@ class RankShare(Iterator[int]):
         self._ready: Iterator[int] = iter(())  # this rank's share of what is drawn from there on
 
     def __next__(self) -> int:
+        if _held:
+            raise StopIteration
         sampler = self._sampler
         if self._generation == sampler._newest:
             value = next(self._ready, None)

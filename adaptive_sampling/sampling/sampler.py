@@ -128,6 +128,7 @@ class AdaptiveSampler(DistributedSampler[Any]):
             self.bind(rank, world_size)
         self.lag = 32
         self._managed = False
+        self._factors: NDArray[np.float32] | None = None
         self._newest = 0  # generation of the iterator that may draw
         self._epoch = 0  # loader epoch
         self._epoch_start = 0  # stream position at which it starts
@@ -390,8 +391,23 @@ class AdaptiveSampler(DistributedSampler[Any]):
     # --- under a callback -------------------------------------------------------------------------------------------
 
     def manage(self) -> None:
-        """Let a trainer decide what is consumed: from now on ids count when `consume` says they were trained on."""
+        """Let a trainer decide what is consumed: from now on ids count when `consume` says they were trained on.
+
+        Weights that were set before, if they differ, become `factors`.
+        """
+        if not self._managed and self.weights.min() != self.weights.max():
+            self._factors = self.weights.copy()
+            self._factors.flags.writeable = False
         self._managed = True
+
+    @property
+    def factors(self) -> NDArray[np.float32] | None:
+        """float32 `[N]`: weights that the user had set when a trainer took over; it multiplies its own by them."""
+        return self._factors
+
+    def waiting(self) -> NDArray[np.int64]:
+        """int64 `[k]`: ids drawn and not yet consumed, of all ranks, in their order."""
+        return self._stream.ahead(self._stream.position)
 
     def consume(self, num_local: int) -> None:
         """Count `num_local` further ids of this rank as trained on."""

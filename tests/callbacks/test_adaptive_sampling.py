@@ -24,9 +24,11 @@ from adaptive_sampling.callbacks import AdaptiveSampling, SamplingMonitor
 
 # These trainings are too short on purpose for learned weights to count.
 pytestmark = pytest.mark.filterwarnings("ignore:no learned weight can count")
+
+
 @pytest.mark.parametrize("make_module", [Bigram, lambda: Bigram("dict"), lambda: Bigram("manual")])
 def test_scores_are_the_windows_own_losses(tmp_path, make_module):
-    sampler, loader, callback = make_parts()
+    _, loader, callback = make_parts()
     module = make_module()
     make_trainer(tmp_path, callback, max_epochs=1).fit(module, loader)
     by_hand = dict(zip(module.trained, module.losses, strict=True))
@@ -46,9 +48,7 @@ def test_a_hand_written_loss_may_hand_over_its_values(tmp_path, way):
     assert callback.num_observations == NUM_WINDOWS
     by_hand = dict(zip(module.trained, module.losses, strict=True))
     once = callback.policy.visits == 1
-    np.testing.assert_allclose(
-        callback.policy.scores[once], [by_hand[i] for i in np.flatnonzero(once)], rtol=1e-5
-    )
+    np.testing.assert_allclose(callback.policy.scores[once], [by_hand[i] for i in np.flatnonzero(once)], rtol=1e-5)
 
 
 def test_a_hidden_loss_is_an_error_at_the_first_batch_naming_the_ways_out(tmp_path):
@@ -73,7 +73,7 @@ def test_training_is_the_same_but_for_the_order(tmp_path):
     def run(adaptive):
         torch.manual_seed(0)
         module = Bigram()
-        sampler, loader, callback = make_parts(update_every=1000)
+        _, loader, callback = make_parts(update_every=1000)
         make_trainer(tmp_path, *([callback] if adaptive else [])).fit(module, loader)
         return module
 
@@ -185,9 +185,13 @@ def test_the_sampler_is_found_in_the_loader(tmp_path):
         def train_dataloader(self):
             return make_parts(workers=1)[1]
 
-    callback = AdaptiveSampling(update_every=2)
-    make_trainer(tmp_path, callback).fit(Bigram(), datamodule=Data())
+    callback, module = AdaptiveSampling(update_every=2), Bigram()
+    make_trainer(tmp_path, callback).fit(module, datamodule=Data())
     assert callback.num_observations == 2 * NUM_WINDOWS
+    # Workers that Lightning starts early draw nothing before the weights are set and the draws are the callback's.
+    given = make_parts()[0]
+    assert module.trained[:8] == given.draw(8).tolist()
+    assert callback.sampler.position == 2 * NUM_WINDOWS
 
 
 @pytest.mark.parametrize(
@@ -262,7 +266,7 @@ def test_monitor_writes_histograms_that_tensorboard_reads_back(tmp_path):
     from lightning.pytorch.loggers import TensorBoardLogger
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    sampler, loader, callback = make_parts()
+    _, loader, callback = make_parts()
     trainer = make_trainer(tmp_path, callback, SamplingMonitor(every_n_steps=5), log_every_n_steps=1)
     trainer.loggers = [TensorBoardLogger(tmp_path, name="tb", version=0)]
     trainer.fit(Bigram(), loader)
@@ -313,7 +317,7 @@ def test_a_training_too_short_for_any_update_to_count_warns(tmp_path):
 
 
 def test_monitor_without_a_logger_is_silent_but_for_the_bar(tmp_path):
-    sampler, loader, callback = make_parts()
+    _, loader, callback = make_parts()
     trainer = make_trainer(tmp_path, callback, SamplingMonitor(every_n_steps=1))
     trainer.fit(Bigram(), loader)
     assert trainer.progress_bar_metrics["sampling/share_seen"] == 1.0

@@ -17,7 +17,9 @@ from adaptive_sampling.errors import StateMismatchError
 from adaptive_sampling.weight_files import read_weights
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:no learned weight can count", "ignore:The lightning.pytorch.tuner", "ignore:Be aware that when using",
+    "ignore:no learned weight can count",
+    "ignore:The lightning.pytorch.tuner",
+    "ignore:Be aware that when using",
     "ignore:.*fit.ckpt_path=.*(was called without a model|no last checkpoint)",
 )
 STEPS = 24
@@ -104,7 +106,9 @@ def damage(path, how):
         path.write_bytes(content[:-9] + bytes([content[-9] ^ 4]) + content[-8:])
 
 
-@pytest.mark.parametrize(("how", "said"), [("missing", "no such file"), ("truncated", "bytes"), ("flipped", "checksum")])
+@pytest.mark.parametrize(
+    ("how", "said"), [("missing", "no such file"), ("truncated", "bytes"), ("flipped", "checksum")]
+)
 def test_a_damaged_file_is_refused_before_the_first_step(tmp_path, how, said):
     folder = tmp_path / "saved"
     stopped(tmp_path, folder / "x.ckpt")
@@ -294,5 +298,5 @@ def test_a_second_fit_puts_no_second_io_around_the_first(tmp_path):
 
 @pytest.mark.parametrize("bad", [-1, float("nan")])
 def test_a_bad_limit_is_refused(bad):
-    with pytest.raises(ValueError, match="`max_megabytes_in_checkpoint` must be at least 0, got (-1|nan)"):
+    with pytest.raises(ValueError, match=r"`max_megabytes_in_checkpoint` must be at least 0, got (-1|nan)"):
         AdaptiveSampling(max_megabytes_in_checkpoint=bad)

@@ -121,8 +121,8 @@ def test_one_epoch_is_too_short_and_this_is_said(tmp_path):
 
 
 def test_more_ranks_and_too_many_draws_without_replacement_are_refused():
+    sampler = own_sampler()
     with pytest.raises(MisconfigurationException, match="got 2 of them"):
-        sampler = own_sampler()
         EpochwiseSampler(sampler).bind(0, 2)
     with pytest.raises(MisconfigurationException, match="num_samples=400 and 35 positive"):
         EpochwiseSampler(own_sampler(replacement=False))

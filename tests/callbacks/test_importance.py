@@ -1,5 +1,7 @@
 """Importance weights and entropies: what a batch carries and what a policy gets, compared with values by hand."""
 
+import contextlib
+
 import numpy as np
 import pytest
 import torch
@@ -72,10 +74,8 @@ def test_a_resumed_run_has_the_importance_weights_of_the_unbroken_one(tmp_path, 
         _, loader, callback = make_parts(importance=0.5)
         module = Corrected()
         trainer = make_trainer(tmp_path, callback, *callbacks, max_epochs=2)
-        try:
+        with contextlib.suppress(Killed):
             trainer.fit(module, loader, **settings)
-        except Killed:
-            pass
         return module
 
     unbroken = run()
@@ -124,7 +124,7 @@ def test_importance_needs_dicts_and_a_sampler_that_knows_its_probabilities(tmp_p
     dataset = ads.with_ids(TensorDataset(torch.zeros(8, 2)))
     sampler = ads.AdaptiveSampler(dataset)
     callback = AdaptiveSampling(sampler, ads.WeightPolicy(importance=1.0), id_key=1)
-    with pytest.raises(MisconfigurationException, match="batches that are dicts.*got list"):
+    with pytest.raises(MisconfigurationException, match=r"batches that are dicts.*got list"):
         make_trainer(tmp_path, callback).fit(Bigram(), DataLoader(dataset, 4, sampler=sampler))
     torchs = WeightedRandomSampler([1.0] * NUM_WINDOWS, NUM_WINDOWS)
     callback = AdaptiveSampling(policy=ads.WeightPolicy(importance=1.0))

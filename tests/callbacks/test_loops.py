@@ -371,7 +371,7 @@ def test_after_an_exception_or_ctrl_c_nothing_is_left_behind(tmp_path, error):
 @pytest.mark.filterwarnings("ignore:You requested to overfit", "ignore:.*overfit.*")
 def test_overfit_batches_is_refused_with_the_cure(tmp_path):
     module = Bigram()
-    with pytest.raises(MisconfigurationException, match="got SequentialSampler.*overfit_batches.*leave that out"):
+    with pytest.raises(MisconfigurationException, match=r"got SequentialSampler.*overfit_batches.*leave that out"):
         fit(tmp_path, module, overfit_batches=2)
     assert module.trained == []
 

@@ -24,20 +24,23 @@ class SaveEach(StopWithCheckpoint):
         trainer.save_checkpoint(self.folder / f"{trainer.global_step}.ckpt")
 
 
-def run(tmp_path, kind, workers, *callbacks, ckpt_path=None, steps=STEPS):
+def run(tmp_path, kind, workers, *callbacks, ckpt_path=None, steps=STEPS, hook=False):
     torch.manual_seed(0)
     sampler, _, callback = make_parts(update_every=3, lag=6)
     module = Bigram()
     trainer = make_trainer(tmp_path, callback, *callbacks, max_epochs=-1, max_steps=steps)
     loader = kind(Windows(), batch_size=4, sampler=sampler, num_workers=workers)
-    trainer.fit(module, loader, ckpt_path=ckpt_path)
+    if hook:  # the sampler is known only once Lightning has loaded the loader
+        module.train_dataloader = lambda: loader
+        callback._expected = callback.sampler = None
+    trainer.fit(module, None if hook else loader, ckpt_path=ckpt_path)
     return module, sampler, callback
 
 
-def check(tmp_path, kind, workers, stops, workers_after):
+def check(tmp_path, kind, workers, stops, workers_after, hook=False):
     unbroken, sampler, callback = run(tmp_path, kind, workers, SaveEach(tmp_path))
     for stop in stops:
-        tail, resumed, again = run(tmp_path, kind, workers_after, ckpt_path=tmp_path / f"{stop}.ckpt")
+        tail, resumed, again = run(tmp_path, kind, workers_after, ckpt_path=tmp_path / f"{stop}.ckpt", hook=hook)
         where = f"{kind.__name__}, {workers} then {workers_after} workers, step {stop}"
         assert tail.trained == unbroken.trained[4 * stop :], where
         assert torch.equal(tail.table.weight, unbroken.table.weight), where
@@ -51,6 +54,11 @@ def check(tmp_path, kind, workers, stops, workers_after):
 def test_some_steps_resume_exactly(tmp_path, kind, workers):
     # A StatefulDataLoader itself wants the number of workers that it was saved with.
     check(tmp_path, kind, workers, [4, 12, 13], workers)
+
+
+@pytest.mark.parametrize(("kind", "workers"), [SETTINGS[1], SETTINGS[3]])
+def test_a_loader_from_a_hook_resumes_exactly(tmp_path, kind, workers):
+    check(tmp_path, kind, workers, [4, 13], workers, hook=True)
 
 
 @pytest.mark.soak

@@ -156,7 +156,7 @@ def test_what_cannot_work_is_refused_before_the_first_step():
     trained = Model()
     with pytest.raises(MisconfigurationException, match=r"cannot read the module: `layer`.*'rnn'. There are: embed"):
         fit(ScarcityRefresh("rnn"), model=trained)
-    with pytest.raises(MisconfigurationException, match="needs the 48 windows.*a dataset of 3"):
+    with pytest.raises(MisconfigurationException, match=r"needs the 48 windows.*a dataset of 3"):
         fit(ScarcityRefresh("embed", dataset=[Windows()[i] for i in range(3)]), model=trained)
     with pytest.raises(MisconfigurationException, match=r"one group per window \(48\), got 2"):
         fit(ScarcityRefresh("embed", groups=[1, 2]), model=trained)

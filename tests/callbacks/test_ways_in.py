@@ -133,4 +133,3 @@ def test_a_transformers_model_is_trained_with_the_usual_lines(tmp_path):
     make_trainer(tmp_path, callback, max_epochs=1).fit(module, loader)
     by_hand = [module.by_hand[i] for i in range(NUM_WINDOWS)]
     np.testing.assert_allclose(callback.policy.scores, by_hand, rtol=1e-5)
-

@@ -85,9 +85,7 @@ def make_trainer(tmp_path, *callbacks, **settings):
         "enable_model_summary": False,
         **settings,
     }
-    return pl.Trainer(
-        accelerator="cpu", devices=1, default_root_dir=tmp_path, callbacks=list(callbacks), **settings
-    )
+    return pl.Trainer(accelerator="cpu", devices=1, default_root_dir=tmp_path, callbacks=list(callbacks), **settings)
 
 
 def make_parts(update_every=2, workers=0, batch_size=4, lag=2, **policy):
@@ -113,5 +111,3 @@ class StopWithCheckpoint(pl.Callback):
         if trainer.global_step == self.step:
             trainer.save_checkpoint(self.path)
             raise Killed
-
-
