@@ -64,11 +64,8 @@ def put_between(text: str, mark: str, content: str, page: Path) -> str:
 
 
 def summary(results: dict[str, Result]) -> Table:
-    """One row per scenario and weighted arm: loss and tokens, natural and macro, as split, time."""
-    header = [
-        "scenario", "arm", "seeds", "loss − uniform", "tokens, natural", "tokens, macro", "tokens, as split",
-        "training time",
-    ]  # fmt: skip
+    """One row per scenario and weighted arm: loss and tokens, natural, macro and as split."""
+    header = ["scenario", "arm", "seeds", "loss − uniform", "tokens, natural", "tokens, macro", "tokens, as split"]
     rows = []
     for scenario, result in results.items():
         for name, comparison in result.comparisons.items():
@@ -85,7 +82,6 @@ def summary(results: dict[str, Result]) -> Table:
                     change_text(natural.token_change),
                     change_text(macro.token_change),
                     change_text(split.token_change),
-                    change_text(comparison.seconds_change),
                 ]
             )
     return header, rows
