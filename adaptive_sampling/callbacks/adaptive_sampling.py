@@ -11,7 +11,6 @@ import lightning.pytorch as pl
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from torch.utils.data import WeightedRandomSampler
 
 from adaptive_sampling._state_files import read_beside
@@ -22,9 +21,10 @@ from adaptive_sampling.callbacks._dealing import Change, dealt
 from adaptive_sampling.callbacks._epochwise import EpochwiseSampler, epochwise
 from adaptive_sampling.callbacks._importance import DrawProbabilities, add_importance
 from adaptive_sampling.callbacks._loaders import batch_size_of, choose_loader, find_sampler, require_sampler
+from adaptive_sampling.callbacks._observed import Observed
 from adaptive_sampling.callbacks._step_watch import StepWatch
-from adaptive_sampling.callbacks._sync import broadcast_weights, gather_observations, ranks_that_differ
-from adaptive_sampling.callbacks._window_values import Values, WindowValues, window_ids
+from adaptive_sampling.callbacks._sync import broadcast_weights, ranks_that_differ
+from adaptive_sampling.callbacks._window_values import WindowValues, window_ids
 from adaptive_sampling.sampling import AdaptiveSampler
 from adaptive_sampling.sampling._iteration import nothing_handed_out
 from adaptive_sampling.weights import WeightPolicy
@@ -121,7 +121,7 @@ class AdaptiveSampling(pl.Callback):
         self.num_observations = 0
         self.num_steps = 0
         self._scheduled_at = 0
-        self._observed: list[tuple[Tensor, Values]] = []
+        self._observed = Observed(self.policy.needs)
         self._resumed = self._warned_dropped = self._warned_ranks = False
         self._values = WindowValues(self.policy.needs, self.loss_key)
 
@@ -263,7 +263,7 @@ class AdaptiveSampling(pl.Callback):
             count = len(ids)
             values = self._values.read(self._watch, outputs, count)
             if values is not None:
-                self._observed.append((ids.detach(), values))
+                self._observed.add(ids, values)
             self.sampler.consume(count)
         # Told from the number of the batch, so that all ranks come to the same answer whatever their steps returned.
         if (batch_idx + 1) % trainer.accumulate_grad_batches == 0 or trainer.is_last_batch:
@@ -284,22 +284,13 @@ class AdaptiveSampling(pl.Callback):
 
     # --- updates ----------------------------------------------------------------------------------------------------
 
-    def _gathered(self) -> list[tuple[Tensor, Tensor]]:
-        """Observations not yet used, (int64 `[k]`, float32 `[k, needs]`) per rank, on all ranks."""
-        needs = self.policy.needs
-        if not self._observed:
-            return gather_observations(torch.empty(0, dtype=torch.int64), torch.empty(0, len(needs)))
-        columns = [torch.stack([values[need] for need in needs], 1) for _, values in self._observed]
-        # The only place where losses are waited for: until here they stay on their device.
-        return gather_observations(torch.cat([ids for ids, _ in self._observed]).long(), torch.cat(columns))
-
     def _update(self, trainer: pl.Trainer, windows_in_batch: int) -> None:
         assert self.sampler is not None
         start = time.perf_counter()
         seconds = self.clock.seconds_per_step(self.update_every)
-        parts = self._gathered()
+        # The only place where losses are waited for: until here they stay on their device.
+        parts = self._observed.take()
         ids, values = torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
-        self._observed = []
         self.num_observations += len(ids)
 
         def compute() -> tuple[NDArray[np.int64] | None, NDArray[np.float32]]:
@@ -361,7 +352,7 @@ class AdaptiveSampling(pl.Callback):
             "num_steps": self.num_steps,
             "num_observations": self.num_observations,
             "scheduled_at": self._scheduled_at,
-            "observed": _state.own_part(self._observed),
+            "observed": self._observed.own_state(),
             "sampler": self.sampler.full_state(),
             "policy": self.policy.state_dict(),
             "draws": None if self._draws is None else self._draws.state_dict(),
@@ -374,7 +365,7 @@ class AdaptiveSampling(pl.Callback):
         """Add the losses that other ranks have noted since the last update; all ranks pass here, if none has failed."""
         state = checkpoint.get("callbacks", {}).get(self.state_key)
         if state and trainer.world_size > 1 and not trainer.interrupted:
-            state["observed"] = _state.parts_of_ranks(self._gathered(), self.policy.needs)
+            state["observed"] = self._observed.state_of_ranks()
 
     def on_load_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
@@ -421,7 +412,7 @@ class AdaptiveSampling(pl.Callback):
         self.num_steps = int(state["num_steps"])
         self.num_observations = int(state["num_observations"])
         self._scheduled_at = int(state["scheduled_at"])
-        self._observed = _state.observations(state["observed"], self.sampler.rank, self.sampler.num_replicas)
+        self._observed.load(state["observed"], self.sampler.rank, self.sampler.num_replicas)
         self._draws = _joining.draw_probabilities(self.policy, self.sampler)
         if self._draws is not None and state["draws"] is not None:
             self._draws.load_state_dict(state["draws"])
