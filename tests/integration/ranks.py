@@ -12,7 +12,7 @@ import adaptive_sampling
 PACKAGE_ROOT = str(Path(adaptive_sampling.__file__).parents[1])
 
 
-def launch(command, *, ranks=2, check=True, timeout=120):
+def launch(command, *, ranks=2, check=True, timeout=600):
     """Run `python *command` once per rank, with the environment that gloo and Lightning read; the outputs, by rank."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

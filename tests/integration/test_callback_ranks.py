@@ -20,7 +20,7 @@ def global_order(ranks):
 @pytest.fixture(scope="module", params=[2, pytest.param(4, marks=pytest.mark.soak)])
 def trained(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(f"ranks{request.param}")
-    launch([callback_rank.__file__, folder], ranks=request.param, timeout=280)
+    launch([callback_rank.__file__, folder], ranks=request.param, timeout=600)
     results = [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(request.param)]
     return folder, request.param, {name: [rank[name] for rank in results] for name in results[0]}
 

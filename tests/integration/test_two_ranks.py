@@ -74,7 +74,7 @@ def test_two_ranks_see_disjoint_shares_of_the_order_that_one_process_sees(tmp_pa
     launch(tmp_path, f"run(2, 4, sampler_seed=5, shared={shared})", fixed=True)
     (tmp_path / "single").mkdir()
     script = f"OUT, FIXED = {str(tmp_path)!r}, True\n" + PREAMBLE + "run(1, 8, sampler_seed=5)\n"
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=600)
     ranks, single = [load(tmp_path, 2, rank) for rank in range(2)], load(tmp_path, 1, 0)
     merged = np.array([rank["ids"] for rank in ranks]).T.ravel().tolist()
     assert merged == single["ids"]
