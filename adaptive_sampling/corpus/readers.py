@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import itertools
 import json
 import os
 import zlib
@@ -16,6 +17,7 @@ from adaptive_sampling.corpus._globs import find_files
 from adaptive_sampling.corpus.sources import Source, Unit
 
 _BLOCK_BYTES = 1 << 20
+_ROWS_LOOKED_AT = 100
 
 
 @dataclass(frozen=True)
@@ -67,29 +69,32 @@ def read_unit(unit: Unit, source: Source) -> Iterator[RawDocument]:
 
 
 def check_first(unit: Unit, source: Source) -> None:
-    """Refuse a piece whose first readable document lacks the text field, before any work.
+    """Refuse a piece where none of the first rows has text in the text field, before any work.
+
+    Where one has, those that have none are left out one by one.
 
     Raises:
-        ValueError: naming the fields that are there.
+        ValueError: naming the fields that are there, or what stands in the text field.
     """
     if unit.format == "jsonl" and unit.first == 1:
         with contextlib.suppress(*_READ_ERRORS):
-            for line, _ in _lines(unit, 1 << 24):
-                if line == b"":
-                    continue
-                value = None if line is None else _parse(line)
-                if isinstance(value, dict) and not isinstance(value.get(source.text_field), str):
-                    raise source.field_error(unit.path, list(value))
-                return
+            lines = (line for line, _ in _lines(unit, 1 << 24))
+            values = ((row, _parse(line)) for row, line in enumerate(lines, 1) if line)
+            rows = [(row, value) for row, value in itertools.islice(values, _ROWS_LOOKED_AT) if isinstance(value, dict)]
+            with_field = [(row, value[source.text_field]) for row, value in rows if source.text_field in value]
+            if rows and not with_field:
+                raise source.field_error(unit.path, list(rows[0][1]))
+            if with_field and not any(isinstance(value, str) for _, value in with_field):
+                row, value = with_field[0]
+                raise source.kind_error(unit.path, f"{_kind(value)} in row {row}")
     elif unit.format == "arrow":
         arrow = require("pyarrow", "to read Arrow files")
         try:
             with arrow.memory_map(unit.path) as file:
-                names = _arrow_reader(arrow, file).schema.names
+                schema = _arrow_reader(arrow, file).schema
         except (arrow.ArrowInvalid, OSError):
             return
-        if source.text_field not in names:
-            raise source.field_error(unit.path, names)
+        source.check_column(unit.path, schema)
 
 
 def _unpacked(path: str) -> IO[bytes]:
@@ -194,9 +199,15 @@ def _json_document(line: bytes, key: str, path: str, number: int, name: str) -> 
         return RawDocument(key, path, number, line, reason=f"not a JSON object: {type(value).__name__}")
     text = value.get(name)
     if not isinstance(text, str):
-        found = f"a {type(text).__name__} in" if name in value else "no"
+        found = f"{_kind(text)} in" if name in value else "no"
         return RawDocument(key, path, number, line, reason=f"{found} field {name!r}")
     return RawDocument(key, path, number, line, text)
+
+
+def _kind(value: Any) -> str:
+    """What stands where text should, in words."""
+    kinds = {bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "an object"}
+    return "null" if value is None else kinds.get(type(value), f"a {type(value).__name__}")
 
 
 def _arrow_rows(unit: Unit, source: Source) -> Iterator[RawDocument]:
@@ -212,8 +223,7 @@ def _arrow_rows(unit: Unit, source: Source) -> Iterator[RawDocument]:
                 elif isinstance(text, str):
                     yield RawDocument(key, path, number, text.encode("utf-8", "surrogatepass"), text)
                 else:
-                    found = "null" if text is None else f"a {type(text).__name__}"
-                    yield RawDocument(key, path, number, reason=f"{found} in field {source.text_field!r}")
+                    yield RawDocument(key, path, number, reason=f"{_kind(text)} in field {source.text_field!r}")
                 number += 1
     except (arrow.ArrowInvalid, arrow.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = f"damaged {unit.format} file: {(str(error).splitlines() or [''])[0][:150]}"

@@ -71,10 +71,10 @@ class Source:
             )
 
     def units(self) -> list[Unit]:
-        """Pieces in which the source is read, in order; files whose first document lacks the field are refused.
+        """Pieces in which the source is read, in order; files that lack the field are refused.
 
         Raises:
-            ValueError: if nothing matches, or a first line or schema has no `text_field`.
+            ValueError: if nothing matches, or a schema has no `text_field` of text.
             MissingExtraError: if pyarrow is needed and not installed.
         """
         folder = Path(self.pattern).expanduser()
@@ -118,8 +118,7 @@ class Source:
         except (arrow.ArrowInvalid, OSError):
             yield Unit(path, "fault", 0, 0, 0, 0, "not a Parquet file, or cut off")
             return
-        if self.text_field not in metadata.schema.to_arrow_schema().names:
-            raise self.field_error(path, metadata.schema.to_arrow_schema().names)
+        self.check_column(path, metadata.schema.to_arrow_schema())
         first = 0
         for group in range(metadata.num_row_groups):
             rows = metadata.row_group(group)
@@ -134,6 +133,25 @@ class Source:
             f"`text_field` must be a field of {path!r}, got {self.text_field!r} where there are {shown}. "
             "Give the name of the field that holds the text."
         )
+
+    def kind_error(self, path: str, found: str) -> ValueError:
+        """The error for a file with something else than text in the text field."""
+        return ValueError(
+            f"`text_field` must be a field of text in {path!r}, got {self.text_field!r}, which is {found}. "
+            "Give the name of the field that holds the text."
+        )
+
+    def check_column(self, path: str, schema: Any) -> None:
+        """Refuse a Parquet or Arrow file whose schema has no column of text under the text field's name.
+
+        Raises:
+            ValueError: naming the columns that are there, or what the column holds.
+        """
+        if self.text_field not in schema.names:
+            raise self.field_error(path, schema.names)
+        kind = str(schema.types[schema.names.index(self.text_field)])
+        if not any(part in kind for part in ("string", "binary", "null", "extension")):
+            raise self.kind_error(path, f"a column of {kind}")
 
     def settings(self) -> dict[str, Any]:
         """All settings as plain values, for the fingerprint of a run."""

@@ -76,7 +76,7 @@ WANTED = [
     (4, None, "not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
     (5, None, "not a JSON object: list"),
     (6, None, "no field 'text'"),
-    (7, None, "a int in field 'text'"),
+    (7, None, "a number in field 'text'"),
     (8, "é", ""),
 ]
 
@@ -196,6 +196,29 @@ def test_a_first_line_without_the_field_is_refused_before_any_work(tmp_path):
     source = Source("s", str(DATA / "saved_dataset"), text_field="none")
     with pytest.raises(ValueError, match=r"'none' where there are 'text', 'n'"):
         check_first(source.units()[0], source)
+
+
+def test_first_lines_with_no_text_in_the_field_are_refused_and_one_is_left_out(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{\n{"text": 5}\n{"text": [5]}\n{"other": "x"}\n')
+    source = Source("s", f"{tmp_path}/*")
+    with pytest.raises(ValueError, match=r"a field of text in .*a\.jsonl', got 'text', which is a number in row 2\."):
+        check_first(source.units()[0], source)
+    (tmp_path / "a.jsonl").write_text('{"text": 5}\n{"text": null}\n{"other": 1}\n{"text": "fine"}\n')
+    (unit,) = source.units()
+    check_first(unit, source)
+    found = [(raw.text, raw.reason) for raw in read_unit(unit, source)]
+    reasons = ["a number in field 'text'", "null in field 'text'", "no field 'text'"]
+    assert found == [*((None, reason) for reason in reasons), ("fine", "")]
+
+
+@pytest.mark.parametrize("text_field", ["n", "m"])
+def test_a_column_of_something_else_than_text_is_refused(tmp_path, text_field):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = pytest.importorskip("pyarrow").table({"text": ["x"], "n": [1], "m": [[1.5]]})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=rf"got '{text_field}', which is a column of (int64|list<)"):
+        Source("s", f"{tmp_path}/*", text_field=text_field).units()
+    assert Source("s", f"{tmp_path}/*").units()
 
 
 def test_find_files_walks_a_loop_once_and_reports_it(tmp_path):
