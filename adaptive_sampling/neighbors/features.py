@@ -169,7 +169,12 @@ class HashedFeaturizer:
         self._projection: Float32 | None = None
 
     def fit(self, dataset: ReadableWindows | Documents) -> HashedFeaturizer:
-        """Learn how often each bucket is hit and what rows have in common; returns itself."""
+        """Learn how often each bucket is hit and what rows have in common; returns itself.
+
+        Raises:
+            TypeError: if `dataset` cannot be read by ids.
+        """
+        _check_readable(dataset)
         num_rows = len(dataset)
         chosen = np.arange(num_rows)
         if num_rows > _FITTED_ROWS:
@@ -209,7 +214,9 @@ class HashedFeaturizer:
 
         Raises:
             RuntimeError: before `fit`.
+            TypeError: if `dataset` cannot be read by ids.
         """
+        _check_readable(dataset)
         if self._centre is None or self._projection is None:
             raise RuntimeError("a HashedFeaturizer must be fitted before `transform`. Call fit(dataset) first.")
         projection = self._projection
@@ -231,6 +238,16 @@ class HashedFeaturizer:
             out=out,
             progress=progress,
         )
+
+
+def _check_readable(dataset: Any) -> None:
+    if isinstance(dataset, Documents) or (callable(getattr(dataset, "read", None)) and hasattr(dataset, "__len__")):
+        return
+    raise TypeError(
+        "`dataset` must be a WindowDataset, or an object with len() and read(ids) -> {'input_ids': …, 'labels': …}, "
+        f"got {type(dataset).__name__}. Give it a `read`, or make an array of features [N, dim] of your own and call "
+        "ads.scarcity_scores(array)."
+    )
 
 
 def _counts(dataset: ReadableWindows | Documents, ids: NDArray[np.int64]) -> Float32:
@@ -270,6 +287,7 @@ def hashed_features(
         float32 `[N, dim]`, rows of unit length; a row of zeros where a row holds no token. With `out`, a memory map.
 
     Raises:
+        TypeError: if `dataset` cannot be read by ids.
         ValueError: if `dim` or `batch_size` is no positive integer, or `out` does not end with .npy.
         FileExistsError: if `out` exists.
 

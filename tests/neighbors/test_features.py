@@ -55,6 +55,15 @@ def test_token_features_of_a_batch_are_those_of_its_rows():
     np.testing.assert_array_equal(token_features(tokens, labels), single)
 
 
+@pytest.mark.parametrize("dataset", [None, [{"input_ids": [1, 2]}], "windows"])
+def test_features_say_what_they_need_of_a_dataset(dataset):
+    needed = r"WindowDataset.*len\(\) and read\(ids\).*got (NoneType|list|str)\..*scarcity_scores\(array\)"
+    with pytest.raises(TypeError, match=needed):
+        hashed_features(dataset)
+    with pytest.raises(TypeError, match=needed):
+        HashedFeaturizer().fit(Rows([[1, 2]])).transform(dataset)
+
+
 def test_token_features_refuse_wrong_shapes():
     with pytest.raises(ValueError, match=r"`input_ids`.*\(3,\)"):
         token_features([1, 2, 3])
