@@ -227,7 +227,8 @@ def _noise(pairs: Sequence[Pair]) -> Noise | None:
 
 
 def _direction(change: Interval) -> str:
-    if not change.excludes_zero:
+    seen = percent(change.mean) != "0" if change.low is None else change.excludes_zero
+    if not seen:
         return "no difference"
     return "fewer" if change.mean < 0 else "more"
 
@@ -237,7 +238,9 @@ def _disagreement(differences: Mapping[str, Difference]) -> tuple[str, ...]:
     if AS_SPLIT not in differences:
         return ()
     clean, whole = (differences[name].token_change for name in (HELD_OUT, AS_SPLIT))
-    if _direction(clean) == _direction(whole):
+    said = {_direction(clean), _direction(whole)}
+    # Of one seed there is no interval: a change against none may be noise, two of other signs are worth a look.
+    if len(said) == 1 or (clean.low is None and said != {"fewer", "more"}):
         return ()
     return (
         f"The two held-out sets disagree: {verdict_text(clean)} without near-copies of training text, "

@@ -116,6 +116,17 @@ def test_compare_says_when_the_two_held_out_sets_disagree_and_follows_the_clean_
     assert compare(base, base).remarks == ()
 
 
+def test_compare_says_with_one_seed_when_the_held_out_sets_change_in_opposite_ways() -> None:
+    base = run("u", 0, [5.0, 4.0, 3.0], copies=[4.0, 3.0, 2.0])
+    better_without_copies = run("v", 0, [4.5, 3.5, 2.5], copies=[6.0, 5.0, 4.0])
+    (remark, *_) = compare([better_without_copies], [base]).remarks
+    assert "disagree: preliminary, 1 seed: " in remark
+    assert "fewer tokens without near-copies" in remark
+    assert "more tokens as split" in remark
+    better_in_both = run("v", 0, [4.5, 3.5, 2.5], copies=[3.5, 2.5, 1.5])
+    assert compare([better_in_both], [base]).remarks == ()
+
+
 def test_compare_states_the_noise_and_how_many_more_seeds_an_effect_needs() -> None:
     base = [run("u", seed, [5.0, 4.0, 3.0]) for seed in range(3)]
     arm = [run("v", seed, [5.0, 4.0, 3.0 + 0.1 * (seed - 1)]) for seed in range(3)]
