@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from adaptive_sampling.errors import clause
+
 _EXAMPLE = """\
 example of CONFIG:
 
@@ -74,28 +76,28 @@ def _run_ab(arguments: argparse.Namespace) -> None:
     from adaptive_sampling.ab.config import load_config
     from adaptive_sampling.ab.runner import run_commands
 
-    config = load_config(arguments.config, arguments.set)
-    settings = dict(config.settings)
-    if arguments.jobs is not None:
-        settings["jobs"] = arguments.jobs
+    jobs = [] if arguments.jobs is None else [f"jobs={arguments.jobs}"]
+    config = load_config(arguments.config, [*arguments.set, *jobs])
     if arguments.print_commands:
         command = ["adaptive-sampling", "ab", arguments.config]
         command += [part for override in arguments.set for part in ("--set", override)]
-        print("\n".join(run_commands(command, config.bare_arms, settings["seeds"])))
+        print("\n".join(run_commands(command, config.bare_arms, config.settings["seeds"])))
         # On the other stream, so that the commands can be piped into a scheduler.
         print(f"when all have ended: adaptive-sampling report {config.out}", file=sys.stderr)
         return
     only = None if arguments.only is None else _parse_only(arguments.only)
     try:
-        result = run_ab(config.full_arms(), config.module, config.data, out_dir=config.out, only=only, **settings)
+        result = run_ab(
+            config.full_arms(), config.module, config.data, out_dir=config.out, only=only, **config.settings
+        )
     except KeyboardInterrupt:
         print(f"what was done is kept in {config.out}: the same command goes on from there", file=sys.stderr)
         raise
     failed = [run for run in result.runs if not run.finished]
     if failed and len(failed) == len(result.runs):
         raise ValueError(
-            f"no run in {config.out} finished, the first ended with: {failed[0].error}. See error.txt in its folder, "
-            "and give the same command again."
+            f"no run in {config.out} finished, the first ended with: {clause(failed[0].error)}. See error.txt in its "
+            "folder, and give the same command again."
         )
     for run in failed:
         print(f"{run.arm}, seed {run.seed}: {run.status}: {run.error}", file=sys.stderr)

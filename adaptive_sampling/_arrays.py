@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import operator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+
+from adaptive_sampling.errors import clause
 
 
 def as_array(name: str, values: Any) -> NDArray[Any]:
@@ -20,6 +23,24 @@ def as_array(name: str, values: Any) -> NDArray[Any]:
     array = np.asarray(values)
     if array.ndim != 1:
         raise ValueError(f"`{name}` must be one-dimensional, got shape {array.shape}. Flatten it first.")
+    return array
+
+
+def open_array(path: Path | str) -> NDArray[Any]:
+    """The array in a `.npy` file, as a read-only memory map.
+
+    Raises:
+        ValueError: if the file is empty, cut off, or of another kind.
+        OSError: if it cannot be read.
+    """
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        why = "an empty or cut off file" if isinstance(error, EOFError) else clause(error)
+        raise ValueError(f"`{path}` must be a .npy file, got {why}. Write it with numpy.save.") from None
+    if not isinstance(array, np.ndarray):
+        array.close()
+        raise ValueError(f"`{path}` must be a .npy file, got an archive of several arrays. Write it with numpy.save.")
     return array
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from adaptive_sampling.corpus import TokenStore
 from adaptive_sampling.corpus.commands import is_prepared
 from adaptive_sampling.corpus.progress import Progress, ProgressBar
-from adaptive_sampling.scarcity_files import write_scarcity
+from adaptive_sampling.scarcity_files import check_files, write_scarcity
 from adaptive_sampling.weights.scarcity import ScarcityMeasure
 from adaptive_sampling.windows import WindowConfig, WindowDataset
 from adaptive_sampling.windows.command import add_window_settings, given_settings
@@ -49,6 +49,7 @@ def _add_scarcity(subparsers: Any) -> None:
 def _run_scarcity(arguments: argparse.Namespace) -> None:
     root = Path(arguments.path)
     store = TokenStore.open(root / "train" if is_prepared(root) else root)
+    check_files(arguments.out, features=arguments.features, save_features=arguments.save_features)
     dataset = WindowDataset(store, WindowConfig(arguments.seq_len, **given_settings(arguments)))
     names = ("report", "features", "save_features", "tokenizer", "measure", "num_neighbors", "threshold", "index")
     bar = ProgressBar()

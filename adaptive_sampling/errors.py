@@ -1,6 +1,6 @@
 """Errors that callers may want to catch by name."""
 
-__all__ = ["MissingPackageError", "StateMismatchError", "StoreError"]
+__all__ = ["MissingPackageError", "StateMismatchError", "StoreError", "UserCodeError", "clause"]
 
 
 class MissingPackageError(ImportError):
@@ -13,3 +13,17 @@ class StateMismatchError(ValueError):
 
 class StoreError(ValueError):
     """A token store on disk is incomplete, damaged, or of a version this package does not read."""
+
+
+class UserCodeError(ValueError):
+    """Code that a configuration names raised; `__cause__` is what it raised, with its traceback."""
+
+
+def clause(error: object) -> str:
+    """A message as part of a longer sentence: one line, without the full stop at its end.
+
+    Example:
+        >>> clause("End it with `return loss`.")
+        'End it with `return loss`'
+    """
+    return " ".join(str(error).split()).removesuffix(".")

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from adaptive_sampling._files import atomic_writer
+from adaptive_sampling._files import atomic_writer, make_parent
 from adaptive_sampling.corpus.tokenize import load_tokenizer
 from adaptive_sampling.neighbors import NearCopies, find_near_copies, hashed_features, open_features
-from adaptive_sampling.neighbors.feature_file import Progress
+from adaptive_sampling.neighbors.feature_file import Progress, check_new_features
 from adaptive_sampling.neighbors.indexes import IndexKind
 from adaptive_sampling.neighbors.report import Describe, write_report
 from adaptive_sampling.weights import scarcity_scores
@@ -60,12 +60,12 @@ def write_scarcity(
         ValueError: if there is no window, `out` does not end with .npy, or features are of another length.
     """
     path = Path(out)
-    if path.suffix != ".npy":
-        raise ValueError(f"`out` must end with .npy, got {str(out)!r}.")
+    page = path.with_suffix(".html") if report is None else Path(report)
+    check_files(out, features=features, save_features=save_features)
     if len(dataset) == 0:
         raise ValueError("the store must hold at least one window, got none. Use a smaller --seq-len, or --tail pad.")
-    if features is not None and save_features is not None:
-        raise ValueError("`save_features` must be left out beside `features`, got both. They are in a file already.")
+    for target in (path, page):  # before work that would be lost
+        make_parent(target)
     describe = _describer(dataset, _tokenizer_of(dataset, tokenizer))
     if features is None:
         vectors: Any = hashed_features(dataset, seed=seed, out=save_features, progress=progress)
@@ -82,11 +82,30 @@ def write_scarcity(
         scarcity = density_from_sets(copies.sets)
     else:
         scarcity = scarcity_scores(vectors, num_neighbors, measure=measure, groups=groups, index=index, seed=seed)
-    page = path.with_suffix(".html") if report is None else Path(report)
     with atomic_writer(path) as file:
         np.save(file, scarcity, allow_pickle=False)
     write_report(copies, scarcity, describe, page, title=f"Scarcity of {dataset.store.path}, {measure}")
     return ScarcityFiles(path, page, copies)
+
+
+def check_files(
+    out: str | Path, *, features: str | Path | None = None, save_features: str | Path | None = None
+) -> None:
+    """Refuse files that `write_scarcity` cannot use, as far as can be seen without the windows.
+
+    Raises:
+        ValueError: if `out` or `save_features` does not end with .npy, or `features` holds none.
+        FileExistsError: if `save_features` exists.
+        OSError: if `features` cannot be read.
+    """
+    if Path(out).suffix != ".npy":
+        raise ValueError(f"`out` must end with .npy, got {str(out)!r}.")
+    if features is not None and save_features is not None:
+        raise ValueError("`save_features` must be left out beside `features`, got both. They are in a file already.")
+    if features is not None:
+        open_features(features)
+    if save_features is not None:
+        check_new_features(Path(save_features), "save_features")
 
 
 def _tokenizer_of(dataset: WindowDataset, given: str | Path | None) -> Any:

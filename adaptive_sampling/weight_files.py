@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from adaptive_sampling._arrays import open_array
 from adaptive_sampling._state_files import BESIDE, read_beside
 from adaptive_sampling.corpus.tokenize import load_tokenizer
 from adaptive_sampling.windows import WindowDataset
@@ -29,11 +30,12 @@ def read_weights(path: Path | str, num_windows: int) -> NDArray[np.float64]:
         float64 `[N]`.
 
     Raises:
-        ValueError: if there are no weights in it, more than one policy, or weights of another number of windows.
+        ValueError: if there are no weights in it, more than one policy, weights of another number of windows, or some
+            that are not finite.
         OSError: if it cannot be read.
     """
     if Path(path).suffix == ".npy":
-        found = [np.load(path, allow_pickle=False)]
+        found = [open_array(path)]
     else:
         try:
             saved = torch.load(path, map_location="cpu", weights_only=True)
@@ -51,7 +53,11 @@ def read_weights(path: Path | str, num_windows: int) -> NDArray[np.float64]:
             f"`{path}` must hold one weight per window ({num_windows}), got {weights.dtype} {weights.shape}. "
             "Give the window settings of the training."
         )
-    return np.asarray(weights, np.float64)
+    wide = np.asarray(weights, np.float64)
+    if not np.isfinite(wide).all():
+        first = int((~np.isfinite(wide)).argmax())
+        raise ValueError(f"`{path}` must hold finite weights, got {wide[first]} for window {first}. Write it again.")
+    return wide
 
 
 def _policy_weights(saved: Any, path: Path | str) -> Iterator[torch.Tensor]:

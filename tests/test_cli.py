@@ -2,10 +2,12 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from adaptive_sampling import cli
 from adaptive_sampling.corpus import TokenStore
+from adaptive_sampling.windows import WindowConfig, WindowDataset
 
 
 @pytest.fixture
@@ -153,12 +155,50 @@ def test_inspect_windows_writes_a_picture_of_the_first_store(prepared, tmp_path,
     assert cli.main(grouped) == 0
 
 
-def test_inspect_prints_warnings_as_lines(prepared, capsys):
+def test_inspect_says_when_there_are_no_windows(prepared, capsys, tmp_path):
     out, _ = prepared
-    assert cli.main(["inspect", str(out / "train"), "--seq-len", "5000"]) == 0
+    picture = tmp_path / "p.svg"
+    arguments = ["inspect", str(out / "train"), "--seq-len", "5000", "--windows-picture", str(picture)]
+    assert cli.main(arguments) == 0
+    captured = capsys.readouterr()
+    assert captured.err.startswith("adaptive-sampling: warning: no window: `seq_len` 5000")
+    assert captured.err.count("\n") == 1
+    assert f"{out / 'train'}: no windows of 5000 inputs\n" in captured.out
+    assert "never a target" not in captured.out
+    assert f"{picture}: not written" in captured.out
+
+
+@pytest.mark.parametrize("name", ["empty.npy", "text.npy", "several.npy", "nan.npy", "short.npy", "gone.npy"])
+def test_inspect_refuses_weights_before_it_looks_at_the_store(prepared, tmp_path, monkeypatch, capsys, name):
+    out, _ = prepared
+    weights = tmp_path / name
+    if name == "several.npy":
+        with weights.open("wb") as file:
+            np.savez(file, a=np.ones(3))
+    elif name in ("nan.npy", "short.npy"):
+        count = 3 if name == "short.npy" else len(WindowDataset(TokenStore.open(out / "train"), WindowConfig(16)))
+        np.save(weights, np.full(count, np.nan))
+    elif name != "gone.npy":
+        weights.write_text("" if name == "empty.npy" else "no array")
+    arguments = ["inspect", str(out), "--seq-len", "16", "--weights", str(weights)]
+    assert_one_line_error(capsys, cli.main(arguments), str(weights))
+
+
+def test_files_are_made_with_their_folders(prepared, tmp_path):
+    out, _ = prepared
+    picture = tmp_path / "new" / "er" / "p.svg"
+    arguments = ["inspect", str(out / "train"), "--seq-len", "16", "--windows-picture", str(picture)]
+    assert cli.main(arguments) == 0
+    assert picture.exists()
+    assert [path.name for path in picture.parent.iterdir()] == ["p.svg"]
+
+
+def test_a_file_that_cannot_be_made_is_named_by_its_folder(prepared, capsys):
+    out, _ = prepared
+    assert cli.main(["inspect", str(out / "train"), "--seq-len", "16", "--windows-picture", "/proc/p.svg"]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("adaptive-sampling: warning: no window: `seq_len` 5000")
-    assert error.count("\n") == 1
+    assert "error: `/proc`: cannot make a file in this folder (" in error
+    assert ".tmp" not in error
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["prepare", "--help"], ["inspect", "--help"], ["--version"]])
@@ -177,6 +217,25 @@ def test_interrupt_returns_130_and_leaves_nothing(tmp_path, texts, monkeypatch, 
     assert cli.main(arguments) == 130
     assert capsys.readouterr().err == "adaptive-sampling: interrupted\n"
     assert [path.name for path in tmp_path.iterdir()] == ["texts"]
+
+
+@pytest.mark.parametrize("package", ["numpy", "torch", "adaptive_sampling.windows"])
+def test_interrupt_while_packages_are_loaded_returns_130_and_no_traceback(package):
+    script = f"""
+import sys
+
+class Interrupted:
+    def find_spec(self, name, path=None, target=None):
+        if name == {package!r}:
+            raise KeyboardInterrupt
+
+from adaptive_sampling import cli
+sys.meta_path.insert(0, Interrupted())
+sys.exit(cli.main(["prepare", "--embedded", "--out", "nowhere"]))
+"""
+    finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=300)
+    assert finished.returncode == 130
+    assert finished.stderr == "adaptive-sampling: interrupted\n"
 
 
 def test_missing_package_is_one_line(tmp_path, texts, monkeypatch, capsys):

@@ -101,3 +101,35 @@ def test_bad_arguments_are_one_line_and_write_nothing(prepared, tmp_path, capsys
 def test_a_missing_store_is_named(tmp_path, capsys):
     assert cli.main(["scarcity", str(tmp_path / "none"), "--out", str(tmp_path / "q.npy")]) == 2
     assert "which has no metadata.json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--out", "q.txt"], ["`out` must end with .npy", "'q.txt'"]),
+        (["--features", "empty.npy"], ["empty.npy", "an empty or cut off file", "numpy.save"]),
+        (["--features", "features.txt"], ["features.txt", "must be a .npy file"]),
+        (["--features", "gone.npy"], ["gone.npy", "No such file"]),
+        (["--save-features", "f.txt"], ["`save_features` must end with .npy"]),
+        (["--save-features", "empty.npy"], ["`save_features` must be a new file", "empty.npy"]),
+    ],
+)
+def test_scarcity_refuses_files_before_windows_are_planned(prepared, tmp_path, monkeypatch, capsys, arguments, parts):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.npy").touch()
+    (tmp_path / "features.txt").write_text("1 2 3")
+    # No window would be a warning, and an error of its own.
+    assert cli.main(["scarcity", str(prepared), "--out", "q.npy", "--seq-len", "100000", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    for part in parts:
+        assert part in error
+
+
+def test_scarcity_makes_the_folders_of_its_files(prepared, tmp_path):
+    more = ["--report", str(tmp_path / "pages" / "r.html"), "--save-features", str(tmp_path / "features" / "f.npy")]
+    out = tmp_path / "new" / "q.npy"
+    assert cli.main(["scarcity", str(prepared), "--out", str(out), "--tail", "cover", *more]) == 0
+    assert out.exists()
+    assert (tmp_path / "pages" / "r.html").exists()
+    assert (tmp_path / "features" / "f.npy").exists()

@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from adaptive_sampling._files import naming_folder
+
 
 class FolderInUseError(OSError):
     """Another process writes to the folder."""
@@ -42,7 +44,9 @@ def file_lock(path: Path, held: Path, *, shared: bool = False, wait: bool = Fals
     except ImportError:
         yield
         return
-    with open(path, "a+", encoding="utf-8") as file:
+    with naming_folder(path.parent):
+        file = open(path, "a+", encoding="utf-8")  # noqa: SIM115
+    with file:
         try:
             fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:

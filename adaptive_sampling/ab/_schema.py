@@ -29,23 +29,28 @@ def check_keys(given: Mapping[str, Any], known: set[str], where: str) -> None:
     """
     for key in given:
         if key not in known:
-            near = difflib.get_close_matches(key, known, 1)
-            cure = f"Did you mean `{near[0]}`?" if near else f"Known keys: {', '.join(sorted(known))}."
+            cure = did_you_mean(key, known, f"Known keys: {', '.join(sorted(known))}.")
             raise ValueError(f"{where} must hold known keys, got `{key}`. {cure}")
 
 
+def did_you_mean(key: str, known: set[str], otherwise: str) -> str:
+    """The known key that `key` is nearest to, as a question; `otherwise` where none is near."""
+    near = difflib.get_close_matches(key, sorted(known), 1)
+    return f"Did you mean `{near[0]}`?" if near else otherwise
+
+
 def imported(given: Any, key: str, where: str, folders: tuple[str, ...]) -> Imported:
-    """What a file names by import path, as text or as `path` and `arguments`.
+    """What a file names by import path, as text or as `path` and `arguments`; `key` is how messages call it.
 
     Raises:
         ValueError: if it is neither.
     """
     if isinstance(given, str):
         return Imported(given, {}, folders, key)
-    check_mapping(given, f"`{key}` in {where}", "an import path, or `path` and `arguments`")
-    check_keys(given, IMPORT_KEYS, f"`{key}` in {where}")
+    check_mapping(given, f"{key} in {where}", "an import path, or `path` and `arguments`")
+    check_keys(given, IMPORT_KEYS, f"{key} in {where}")
     arguments = given.get("arguments") or {}
-    check_mapping(arguments, f"`{key}.arguments` in {where}", "keyword arguments")
+    check_mapping(arguments, f"`arguments` of {key} in {where}", "keyword arguments")
     if not isinstance(given.get("path"), str):
-        raise ValueError(f"`{key}.path` must be an import path in {where}, got {given.get('path')!r}.")
+        raise ValueError(f"`path` of {key} must be an import path in {where}, got {given.get('path')!r}.")
     return Imported(given["path"], arguments, folders, key)

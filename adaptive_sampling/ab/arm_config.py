@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from adaptive_sampling._arrays import open_array
 from adaptive_sampling.ab._schema import check_keys, check_mapping, imported
 from adaptive_sampling.ab.arms import Arm, PolicySource
 from adaptive_sampling.ab.imports import Imported
@@ -28,8 +30,8 @@ class ArmSettings:
         name: its name.
         kind: what chooses the windows; "adaptive" for any policy of the user's own.
         policy: settings of `WeightPolicy`, or an import path.
-        scarcity: "near-copies", "none" or a `.npy` file.
-        groups: "clusters", "sources", "documents", "none" or a `.npy` file.
+        scarcity: "near-copies", "none" or the absolute path of a `.npy` file.
+        groups: "clusters", "sources", "documents", "none" or the absolute path of a `.npy` file.
         rest: further arguments of `Arm`.
         threshold: similarity from which windows are near-copies; None: read from the data.
         clusters: number of clusters.
@@ -70,7 +72,7 @@ def arm_settings(given: Any, number: int, where: str, folders: tuple[str, ...]) 
         )
     policy = given.get("policy") or {}
     if isinstance(policy, str) or (isinstance(policy, Mapping) and "path" in policy):
-        policy = imported(policy, f"policy of arm {name!r}", where, folders)
+        policy = imported(policy, f"`policy` of arm {name!r}", where, folders)
         policy.load()
     else:
         check_mapping(policy, f"`policy` of arm {name!r} in {where}", "settings of WeightPolicy, or an import path")
@@ -80,6 +82,7 @@ def arm_settings(given: Any, number: int, where: str, folders: tuple[str, ...]) 
                 f"`policy` of arm {name!r} must hold numbers in {where}, got {arrays[0]!r}, which is an array. Write "
                 f"`{arrays[0]}: file.npy` beside `policy`, or make the policy by an import path."
             )
+        check_keys(policy, set(inspect.signature(WeightPolicy).parameters), f"`policy` of arm {name!r} in {where}")
     if kind in ("uniform", "placebo") and given.get("policy"):
         raise ValueError(f"`policy` must be left out of the {kind} arm {name!r} in {where}, got {given['policy']!r}.")
     threshold = _only_entry(given, "scarcity", "threshold", name, where)
@@ -101,7 +104,7 @@ def arm_settings(given: Any, number: int, where: str, folders: tuple[str, ...]) 
             raise ValueError(
                 f"`{key}` must be {', '.join(choices)} or a .npy file in arm {name!r} in {where}, got {value!r}."
             )
-        listed[key] = value
+        listed[key] = value if value in choices or value == "none" else _file(key, value, name, where, folders)
     if isinstance(policy, Imported) and ("scarcity" in given or "groups" in given):
         raise ValueError(
             f"`scarcity` and `groups` must be left out in arm {name!r} in {where}: {policy.path!r} makes the whole "
@@ -164,47 +167,69 @@ def _bare_policy(settings: ArmSettings) -> PolicySource | None:
         return None
     if isinstance(settings.policy, Imported):
         return settings.policy
+    policy = TextPolicy(
+        _policy_settings(settings),
+        None if settings.scarcity in (NEAR_COPIES, "none") else Path(settings.scarcity),
+        None if settings.groups in (*GROUPS, "none") else Path(settings.groups),
+    )
     try:
-        WeightPolicy(**_policy_settings(settings))
+        policy()
     except (TypeError, ValueError) as error:
-        raise ValueError(f"`policy` of arm {settings.name!r} must be settings of WeightPolicy, got: {error}") from None
-    return TextPolicy(_policy_settings(settings))
+        files = [str(path) for path in (policy.scarcity, policy.groups) if path is not None]
+        beside = f" with {' and '.join(files)}" if files else ""
+        raise ValueError(
+            f"`policy` of arm {settings.name!r} must be settings of WeightPolicy{beside}, got: {error}"
+        ) from None
+    return policy
 
 
-def _policy(settings: ArmSettings, analysis: TextAnalysis | None, folder: Path) -> PolicySource | None:
-    if settings.kind in ("uniform", "placebo") or isinstance(settings.policy, Imported):
-        return _bare_policy(settings)
-    scarcity, groups = None, None
+def _policy(settings: ArmSettings, analysis: TextAnalysis | None) -> PolicySource | None:
+    bare = _bare_policy(settings)
+    if not isinstance(bare, TextPolicy) or not needs_text(settings):
+        return bare
+    assert analysis is not None
+    scarcity, groups = bare.scarcity, bare.groups
     if settings.scarcity == NEAR_COPIES:
-        assert analysis is not None
         scarcity = analysis.scarcity(settings.threshold)
-    elif settings.scarcity != "none":
-        scarcity = _file(settings.scarcity, folder)
     if settings.groups in GROUPS:
-        assert analysis is not None
         groups = analysis.groups(settings.groups, settings.clusters)
-    elif settings.groups != "none":
-        groups = _file(settings.groups, folder)
-    return TextPolicy(_policy_settings(settings), scarcity, groups)
+    return TextPolicy(bare.settings, scarcity, groups)
 
 
-def _file(name: str, folder: Path) -> Path:
+def _file(key: str, file: str, name: str, where: str, folders: tuple[str, ...]) -> str:
     """The file, absolute: as named from the current folder, else from the configuration's."""
-    found = next((path for path in (Path(name), folder / name) if path.exists()), None)
+    places = [Path(folder) / file for folder in reversed(folders)]
+    found = next((path for path in places if path.is_file()), None)
     if found is None:
-        raise ValueError(f"`{name}` must be a file, got none in {Path.cwd()} or {folder.absolute()}. Check the path.")
-    return found.absolute()
+        raise ValueError(
+            f"`{key}` of arm {name!r} in {where} must be a file, got {file!r}, which is not in "
+            f"{' or '.join(dict.fromkeys(str(path.parent) for path in places))}. Check the path."
+        )
+    try:
+        array = open_array(found)
+    except ValueError as error:
+        raise ValueError(f"`{key}` of arm {name!r} in {where}: {error}") from error
+    if array.ndim != 1:
+        raise ValueError(
+            f"`{key}` of arm {name!r} in {where} must hold one number per window, got shape {array.shape} in "
+            f"{str(found)!r}. Save an array of one dimension."
+        )
+    return str(found)
 
 
 def bare_arm(settings: ArmSettings) -> Arm:
-    """The arm with a policy that has no arrays yet: for checks, and for its name."""
-    return Arm(settings.name, _bare_policy(settings), **settings.rest)
+    """The arm with a policy that lacks what is found in the text: for checks, and for its name."""
+    policy = _bare_policy(settings)
+    try:
+        return Arm(settings.name, policy, **settings.rest)
+    except ValueError as error:
+        raise ValueError(f"arm {settings.name!r} must be one that can run, got: {error}") from None
 
 
-def full_arm(settings: ArmSettings, analysis: TextAnalysis | None, folder: Path) -> Arm:
-    """The arm with its policy; files are looked up in the current folder and in `folder`.
+def full_arm(settings: ArmSettings, analysis: TextAnalysis | None) -> Arm:
+    """The arm with its policy, and with the arrays that it asks for.
 
     Raises:
         ValueError: if an array is asked for that cannot be had.
     """
-    return Arm(settings.name, _policy(settings, analysis, folder), **settings.rest)
+    return Arm(settings.name, _policy(settings, analysis), **settings.rest)

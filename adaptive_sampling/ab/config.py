@@ -9,9 +9,11 @@ from typing import Any
 
 from adaptive_sampling.ab._schema import check_keys, check_mapping, imported
 from adaptive_sampling.ab.arm_config import ArmSettings, arm_settings, bare_arm, full_arm, needs_text
-from adaptive_sampling.ab.arms import Arm, TrainingData, check_arms
+from adaptive_sampling.ab.arms import Arm, TrainingData
 from adaptive_sampling.ab.data_module import training_data
 from adaptive_sampling.ab.imports import Imported, search_folders
+from adaptive_sampling.ab.policy_fit import fitting_digest
+from adaptive_sampling.ab.settings import check_settings
 from adaptive_sampling.ab.text_arms import TextAnalysis
 
 _KEYS = {
@@ -28,7 +30,7 @@ class MakeDataFrom:
 
     def __call__(self) -> TrainingData:
         """A new one."""
-        return training_data(self.source(), self.source.where)
+        return training_data(self.source(), self.source)
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Config:
 
     @property
     def bare_arms(self) -> list[Arm]:
-        """Arms with policies that have no arrays yet: for checks, and for names."""
+        """Arms with policies that lack what is found in the text: for checks, and for names."""
         return [bare_arm(settings) for settings in self.arms]
 
     def full_arms(self) -> list[Arm]:
@@ -61,22 +63,28 @@ class Config:
 
         Raises:
             ValueError: if an array is asked for that cannot be had.
+            UserCodeError: if a function that the file names raises.
         """
         analysis: TextAnalysis | None = None
         if any(needs_text(settings) for settings in self.arms):
-            analysis = TextAnalysis(self.data(), self.out.absolute() / "analysis")
-        return [full_arm(settings, analysis, self.path.parent) for settings in self.arms]
+            data = self.data()
+            for arm in self.bare_arms:  # before the text is looked at, which takes long
+                if arm.policy is not None:
+                    fitting_digest(arm, arm.policy, len(data.dataset))
+            analysis = TextAnalysis(data, self.out.absolute() / "analysis")
+        return [full_arm(settings, analysis) for settings in self.arms]
 
 
 def load_config(path: Path | str, overrides: Sequence[str] = ()) -> Config:
-    """Read and check a YAML file.
+    """Read a YAML file and check all of it that can be checked without calling what it names.
 
     Args:
         path: the file.
         overrides: "key=value" each, the value in YAML; dots lead into mappings, as in "trainer.accelerator=cpu".
 
     Raises:
-        ValueError: naming file, key and cure.
+        ValueError: naming key and cure.
+        UserCodeError: if a module that it names cannot be imported.
         OSError: if the file cannot be read.
     """
     import yaml
@@ -98,31 +106,34 @@ def load_config(path: Path | str, overrides: Sequence[str] = ()) -> Config:
     if not isinstance(raw["arms"], list) or not raw["arms"]:
         raise ValueError(f"`arms` must be a list of arms in {where}, got {raw['arms']!r}. Write `- name: uniform`.")
     arms = tuple(arm_settings(arm, number, where, folders) for number, arm in enumerate(raw["arms"]))
-    seeds = raw.get("seeds", 3)
     settings = {key: raw[key] for key in ("eval_every", "checkpoint_every", "jobs", "backend", "title") if key in raw}
-    settings |= {"max_steps": raw["max_steps"], "seeds": tuple(range(seeds)) if _is_count(seeds) else _listed(seeds)}
+    settings |= {"max_steps": raw["max_steps"], "seeds": _listed(raw.get("seeds", 3))}
     if "trainer" in raw:
         check_mapping(raw["trainer"], f"`trainer` in {where}", "arguments of lightning.Trainer")
         settings["trainer_settings"] = raw["trainer"]
     config = Config(
         path,
-        imported(raw["module"], "module", where, folders),
-        MakeDataFrom(imported(raw["data"], "data", where, folders)),
+        imported(raw["module"], "`module`", where, folders),
+        MakeDataFrom(imported(raw["data"], "`data`", where, folders)),
         arms,
-        Path(raw.get("out", Path("runs") / path.stem)),
+        Path(_out(raw.get("out", str(Path("runs") / path.stem)))),
         settings,
     )
-    check_arms(config.bare_arms)
+    check_settings(config.bare_arms, **settings, trainer_key="trainer")
     config.module.load()
     config.data.source.load()
     return config
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _out(given: Any) -> str:
+    if not isinstance(given, str) or not given:
+        raise ValueError(f"`out` must be the path of a folder, got {given!r}. Write for example `out: runs/my_gpt`.")
+    return given
 
 
 def _listed(seeds: Any) -> tuple[Any, ...]:
+    if isinstance(seeds, int) and not isinstance(seeds, bool) and seeds > 0:
+        return tuple(range(seeds))
     if not isinstance(seeds, list):
         raise ValueError(f"`seeds` must be a number of seeds or a list of them, got {seeds!r}. Write `seeds: 3`.")
     return tuple(seeds)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import lightning.pytorch as pl
 from lightning.pytorch.utilities.model_helpers import is_overridden
@@ -15,24 +14,20 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from adaptive_sampling._files import write_json
 from adaptive_sampling.ab._lock import folder_lock
 from adaptive_sampling.ab._seeding import seeded
-from adaptive_sampling.ab.arms import Arm, TrainingData, check_arms, fresh_policy, policy_source
+from adaptive_sampling.ab.arms import Arm, TrainingData, check_arms, policy_source
 from adaptive_sampling.ab.evaluation import evaluation_steps
 from adaptive_sampling.ab.fairness import shared_settings
 from adaptive_sampling.ab.fingerprint import differences, digest, settings_digest
 from adaptive_sampling.ab.held_out import HeldOutSplit, split_held_out
 from adaptive_sampling.ab.outcome import COMPARISON_FILE, write_outcome
+from adaptive_sampling.ab.policy_fit import fitting_digest
 from adaptive_sampling.ab.pools import run_local, run_on_ray, run_parallel
 from adaptive_sampling.ab.progress import Progress, print_line
 from adaptive_sampling.ab.record import FILE_NAME, RunRecord
 from adaptive_sampling.ab.result import Result
 from adaptive_sampling.ab.run import MakeData, MakeModule, RunPlan
+from adaptive_sampling.ab.settings import Backend, check_seeds, check_settings
 
-Backend = Literal["processes", "ray"]
-
-_OWNED_BY_RUNNER = {
-    "max_steps", "max_epochs", "logger", "callbacks", "enable_checkpointing", "enable_progress_bar",
-    "enable_model_summary", "num_sanity_val_steps", "limit_val_batches",
-}  # fmt: skip
 _LEAST_FREE_BYTES = 64 * 2**20
 
 
@@ -69,7 +64,8 @@ def run_ab(
         max_steps: optimizer steps of each run.
         seeds: one run of each arm per seed.
         out_dir: folder for all of it, for one process at a time.
-        eval_every: optimizer steps between evaluations; default: ten evaluations. The last step is always one.
+        eval_every: optimizer steps between evaluations, at most `max_steps`; default: ten evaluations. The last step
+            is always one.
         checkpoint_every: optimizer steps between checkpoints; default: ten per run. Ctrl-C saves one too.
         jobs: runs at a time, each in a process of its own; functions and policies must then be importable.
         backend: "processes" on this machine, or "ray": tasks of the cluster that Ray is connected to, which must see
@@ -94,26 +90,20 @@ def run_ab(
         On one machine and device the runs of a seed are the same again, with any `jobs`, broken off or not, as far as
         the module is; random numbers drawn by data workers are not continued.
     """
-    check_arms(arms)
-    seeds = _checked_seeds(seeds)
-    for name, value in (
-        ("max_steps", max_steps),
-        ("jobs", jobs),
-        ("eval_every", 1 if eval_every is None else eval_every),
-        ("checkpoint_every", 1 if checkpoint_every is None else checkpoint_every),
-    ):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"`{name}` must be a positive integer, got {value!r}.")
-    if backend not in get_args(Backend):
-        raise ValueError(f"`backend` must be one of {get_args(Backend)}, got {backend!r}.")
+    check_settings(
+        arms,
+        max_steps=max_steps,
+        seeds=seeds,
+        eval_every=eval_every,
+        checkpoint_every=checkpoint_every,
+        jobs=jobs,
+        backend=backend,
+        title=title,
+        trainer_settings=trainer_settings,
+    )
+    seeds = check_seeds(seeds)
     _check_only(only, arms, seeds)
     trainer_settings = dict(trainer_settings or {})
-    if owned := sorted(_OWNED_BY_RUNNER & set(trainer_settings)):
-        raise ValueError(f"`trainer_settings` must leave {owned[0]!r} to run_ab, got {owned!r}. Take them out.")
-    if unknown := sorted(set(trainer_settings) - set(inspect.signature(pl.Trainer.__init__).parameters)):
-        raise ValueError(
-            f"`trainer_settings` must be arguments of lightning.Trainer, got {unknown!r}. Check the names."
-        )
     out = Path(out_dir).absolute()
     with folder_lock(out, shared=only is not None):
         _check_room(out, progress)
@@ -159,7 +149,7 @@ def run_commands(command: Sequence[str], arms: Sequence[Arm], seeds: Sequence[in
     import shlex
 
     check_arms(arms)
-    return [shlex.join([*command, "--only", f"{arm.name}:{seed}"]) for seed in _checked_seeds(seeds) for arm in arms]
+    return [shlex.join([*command, "--only", f"{arm.name}:{seed}"]) for seed in check_seeds(seeds) for arm in arms]
 
 
 def _check_only(only: tuple[str, int] | None, arms: Sequence[Arm], seeds: Sequence[int]) -> None:
@@ -174,17 +164,6 @@ def _check_room(out: Path, progress: Callable[[str], None]) -> None:
     free = shutil.disk_usage(out).free
     if free < _LEAST_FREE_BYTES:
         progress(f"only {free / 2**20:.0f} MiB are free where {out} lies: a run may not find room for its files")
-
-
-def _checked_seeds(given: Sequence[Any]) -> tuple[int, ...]:
-    seeds = tuple(given)
-    if not seeds or len(set(seeds)) < len(seeds) or any(not _is_seed(s) for s in seeds):
-        raise ValueError(f"`seeds` must hold different integers of 0 or more, got {seeds!r}. Write (0, 1, 2).")
-    return tuple(int(seed) for seed in seeds)
-
-
-def _is_seed(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**32
 
 
 def _baseline(arms: Sequence[Arm]) -> str:
@@ -231,7 +210,7 @@ def _plans(
             choice: dict[str, Any] = {"kind": arm.kind, "sampler_seed": arm.sampler_seed}
             if source is not None:
                 with seeded(seed):
-                    policy = digest(fresh_policy(source))
+                    policy = fitting_digest(arm, source, len(data.dataset))
                 choice |= {"policy": policy, "draws": arm.draws, "update_every": arm.update_every}
             settings = {**shared, "comparison": comparison, "seed": seed, "arm": choice}
             peers = tuple(out / f"{other.name}-seed{seed}" for other in arms if other.name != arm.name)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_sampling._arrays import open_array
 from adaptive_sampling._files import atomic_writer
 from adaptive_sampling.ab._lock import folder_lock
 from adaptive_sampling.ab.arms import TrainingData
@@ -39,12 +40,24 @@ class TextPolicy:
 
     def __call__(self) -> WeightPolicy:
         """A new policy."""
-        arrays = {
-            name: np.load(path, allow_pickle=False)
-            for name, path in (("scarcity", self.scarcity), ("groups", self.groups))
-            if path is not None
-        }
-        return WeightPolicy(**{**self.settings, **arrays})
+        return WeightPolicy(**{**self.settings, **self._arrays()})
+
+    def check_length(self, num_windows: int) -> None:
+        """Refuse files of another number of windows.
+
+        Raises:
+            ValueError: naming the file.
+        """
+        for name, array in self._arrays().items():
+            if len(array) != num_windows:
+                raise ValueError(
+                    f"`{name}` must hold one number per window ({num_windows}), got {len(array)} in "
+                    f"'{getattr(self, name)}'. Compute it of the same windows."
+                )
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        files = {"scarcity": self.scarcity, "groups": self.groups}
+        return {name: open_array(path) for name, path in files.items() if path is not None}
 
 
 class TextAnalysis:

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from adaptive_sampling._files import naming_folder
 from adaptive_sampling.errors import StoreError
 
 
@@ -58,7 +59,8 @@ def atomic_folder(path: Path, name: str) -> Iterator[Path]:
     refuse_occupied(path, name)
     with new_parents(path):
         # The inner folder gets the permissions of the umask; mkdtemp alone would make the result private to its user.
-        outer = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+        with naming_folder(path.parent):
+            outer = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
         try:
             inner = outer / "new"
             inner.mkdir()
@@ -102,7 +104,8 @@ def folder_lock(path: Path) -> Iterator[None]:
     with new_parents(path):
         for attempt in range(2):
             try:
-                handle = os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+                with naming_folder(path.parent):
+                    handle = os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
                 break
             except FileExistsError:
                 holder = _holder(lock)

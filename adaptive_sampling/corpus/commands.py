@@ -204,8 +204,11 @@ def _per_source(flag: str, texts: list[str], names: dict[str, None], parse: Call
         if equals and name in names:
             named[name] = parse(value)
         else:
-            if equals and flag != "license" and flag != "usage":
-                raise ValueError(f"`--{flag}` must name a --source, got {name!r}. Write NAME=VALUE, or VALUE for all.")
+            if equals:
+                raise ValueError(
+                    f"`--{flag}` must name a --source, got {name!r}. There are {', '.join(map(repr, names))}: write "
+                    "NAME=VALUE, or for all a VALUE without '='."
+                )
             values.update(dict.fromkeys(names, parse(text)))
     values.update(named)
     values.own = frozenset(named)
@@ -262,8 +265,11 @@ def show_prepared(root: Path, *, contamination: bool, seq_len: int | None, pictu
         audits = audit_contamination(stores["train"], stores["validation"], seq_len=window)
         rows = [("source", "held-out windows", "contaminated", "share")]
         rows += [(one.source, f"{one.windows}", f"{one.contaminated}", f"{one.share:.1%}") for one in audits]
-        print(f"held-out windows of {window} tokens with {NGRAM} in a row that stand in training text")
-        print(format_table(rows))
+        if any(one.windows for one in audits):
+            print(f"held-out windows of {window} tokens with {NGRAM} in a row that stand in training text")
+            print(format_table(rows))
+        else:
+            print(f"no held-out windows of {window} tokens, so none stands in training text")
         if any(one.contaminated for one in audits):
             print("a loss on such windows looks better than it is: `prepare --decontaminate` cuts them out")
     if picture is not None:

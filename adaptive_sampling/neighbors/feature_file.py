@@ -14,7 +14,8 @@ import numpy as np
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
-from adaptive_sampling._files import write_json
+from adaptive_sampling._arrays import open_array
+from adaptive_sampling._files import make_parent, write_json
 
 Float32 = NDArray[np.float32]
 # stage, done, total
@@ -66,10 +67,8 @@ def fill_features(
             report("features", last, num_rows)
         return features
     path = Path(out)
-    if path.suffix != ".npy":
-        raise ValueError(f"`out` must end with .npy, got {str(out)!r}.")
-    if path.exists():
-        raise FileExistsError(f"`out` must be a new file, got {str(out)!r}, which exists. Load it, or remove it first.")
+    check_new_features(path)
+    make_parent(path)
     part, note = path.with_name(path.name + ".part"), path.with_name(path.name + ".part.json")
     wanted = {"num_rows": num_rows, "dim": dim, **settings}
     done = _resumable(part, note, wanted, compute, batch_size)
@@ -90,18 +89,33 @@ def fill_features(
     return open_features(path)
 
 
+def check_new_features(path: Path, name: str = "out") -> None:
+    """Refuse a path that `fill_features` cannot write to; `name` is the caller's argument.
+
+    Raises:
+        ValueError: if it does not end with .npy.
+        FileExistsError: if it exists.
+    """
+    if path.suffix != ".npy":
+        raise ValueError(f"`{name}` must end with .npy, got {str(path)!r}.")
+    if path.exists():
+        raise FileExistsError(
+            f"`{name}` must be a new file, got {str(path)!r}, which exists. Load it, or remove it first."
+        )
+
+
 def open_features(path: str | Path) -> Float32:
     """The features in a `.npy` file, float32 `[N, dim]`, as a read-only memory map.
 
     Raises:
         ValueError: if the file holds something else.
     """
-    features = np.load(path, mmap_mode="r", allow_pickle=False)
+    features = open_array(path)
     if features.ndim != 2 or features.dtype != np.float32:
         raise ValueError(
             f"`{path}` must hold float32 [rows, dim], got {features.dtype} {features.shape}. Compute features again."
         )
-    return features  # type: ignore[no-any-return]
+    return features
 
 
 def _resumable(

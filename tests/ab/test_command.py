@@ -68,6 +68,17 @@ class Tuples(Data):
 def make_policy(power=2.0):
     return ads.WeightPolicy(power=power)
 
+def boom():
+    raise RuntimeError("no such\\nmood.")
+
+class Cellar(Data):
+    def setup(self, stage):
+        open("cellar.txt")
+
+class Silent(Model):
+    def validation_step(self, batch, batch_idx):
+        return None
+
 NUMBER = 3
 '''
 ARMS: list[dict[str, Any]] = [
@@ -176,11 +187,17 @@ def test_ab_prints_a_command_per_run_that_does_that_run(folder: Path, capsys: py
         ({"arms": [{"name": "uniform"}, {"name": "x"}]}, ["`kind`", "arm 'x'", "got None"]),
         ({"arms": [{"name": "uniform", "polcy": 3}]}, ["`polcy`", "Did you mean `policy`"]),
         ({"arms": [{"name": "uniform", "policy": {"cap": 3}, "kind": "uniform"}]}, ["`policy`", "left out"]),
-        ({"arms": [{"name": "uniform"}, {"name": "loss", "policy": {"capp": 3}}]}, ["'loss'", "capp"]),
+        (
+            {"arms": [{"name": "uniform"}, {"name": "loss", "policy": {"capp": 3}}]},
+            ["'loss'", "`capp`", "Did you mean `cap`?"],
+        ),
         ({"arms": [{"name": "uniform"}, {"name": "loss", "policy": {"cap": 0.5}}]}, ["'loss'", "`cap`", "0.5"]),
-        ({"arms": [{"name": "uniform"}, {"name": "a", "policy": "gone:make"}]}, ["policy of arm 'a'", "'gone'"]),
+        ({"arms": [{"name": "uniform"}, {"name": "a", "policy": "gone:make"}]}, ["`policy` of arm 'a'", "'gone'"]),
         ({"arms": [{"name": "uniform"}, {"name": "loss", "groups": "zones"}]}, ["`groups`", "'zones'"]),
-        ({"arms": [{"name": "uniform"}, {"name": "loss", "groups": "none.npy"}]}, ["none.npy", "Check the path"]),
+        (
+            {"arms": [{"name": "uniform"}, {"name": "loss", "groups": "none.npy"}]},
+            ["`groups` of arm 'loss' in ab.yaml", "'none.npy'", "Check the path"],
+        ),
         ({"arms": [{"name": "uniform"}, {"name": "loss", "groups": "sources"}]}, ["`groups`", "sources()"]),
         (
             {"arms": [{"name": "uniform"}, {"name": "a", "policy": {"cap": 3}, "scarcity": {"threshold": 1.5}}]},
@@ -207,10 +224,10 @@ def test_ab_prints_a_command_per_run_that_does_that_run(folder: Path, capsys: py
         ({"data": "a_users_gpt.Tuples"}, ["`data`", "tuple", "'window_id'"]),
         ({"max_steps": "many"}, ["`max_steps`", "'many'"]),
         ({"seeds": "two"}, ["`seeds`", "'two'"]),
-        ({"seeds": 0}, ["`seeds`", "()"]),
+        ({"seeds": 0}, ["`seeds`", "got 0"]),
         ({"backend": "slurm"}, ["`backend`", "'slurm'"]),
-        ({"trainer": {"max_epochs": 3}}, ["`trainer_settings`", "'max_epochs'"]),
-        ({"trainer": {"accelerater": "cpu"}}, ["`trainer_settings`", "accelerater"]),
+        ({"trainer": {"max_epochs": 3}}, ["`trainer`", "'max_epochs'"]),
+        ({"trainer": {"accelerater": "cpu"}}, ["`trainer`", "'accelerater'", "Did you mean `accelerator`?"]),
         ({"trainer": 3}, ["`trainer`", "mapping"]),
     ],
 )
@@ -219,6 +236,94 @@ def test_ab_refuses_bad_configurations_in_one_line(
 ) -> None:
     assert_one_line(capsys, cli.main(["ab", write(folder, **changes)]), *parts)
     assert not list(folder.glob("out/*/run.json"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        ({"max_steps": 0}, ["`max_steps`", "got 0"]),
+        ({"max_steps": "1e2"}, ["`max_steps`", "got '1e2'", "Write 100."]),
+        ({"eval_every": 9}, ["`eval_every`", "`max_steps`, 8", "got 9"]),
+        ({"checkpoint_every": 0}, ["`checkpoint_every`", "got 0"]),
+        ({"jobs": 0}, ["`jobs`", "got 0"]),
+        ({"backend": "slurm"}, ["`backend`", "'slurm'"]),
+        ({"trainer": {"acelerator": "cpu"}}, ["`trainer`", "'acelerator'", "Did you mean `accelerator`?"]),
+        ({"trainer": {"self": 1}}, ["`trainer`", "'self'"]),
+        ({"seeds": [[1]]}, ["`seeds`", "[1]"]),
+        ({"out": 5}, ["`out`", "got 5"]),
+        ({"title": 5}, ["`title`", "got 5"]),
+        ({"scarcity": "nowhere.npy"}, ["`scarcity` of arm 'loss' in ab.yaml", "'nowhere.npy'"]),
+        ({"scarcity": "empty.npy"}, ["`scarcity` of arm 'loss' in ab.yaml", "empty.npy", "numpy.save"]),
+        ({"scarcity": "square.npy"}, ["`scarcity` of arm 'loss'", "square.npy", "(3, 3)"]),
+        ({"scarcity": "nan.npy"}, ["'loss'", "nan.npy", "`scarcity`", "window 1"]),
+        ({"update_every": 0}, ["arm 'loss'", "`update_every`", "0"]),
+    ],
+)
+def test_ab_refuses_what_cannot_run_before_anything_is_computed(
+    folder: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], parts: list[str]
+) -> None:
+    (folder / "empty.npy").touch()
+    np.save(folder / "square.npy", np.ones((3, 3)))
+    np.save(folder / "nan.npy", np.array([1.0, np.nan]))
+    of_arm = {key: value for key, value in changes.items() if key in ("scarcity", "update_every")}
+    others = {key: value for key, value in changes.items() if key not in of_arm}
+    config = write(folder, **{"arms": [ARMS[0], {"name": "loss", "groups": "clusters", **of_arm}], **others})
+    for more in (["--print-commands"], []):
+        assert_one_line(capsys, cli.main(["ab", config, *more]), *parts)
+    assert not (folder / "out").exists()
+
+
+def test_ab_names_a_missing_file_once_per_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = write(folder, arms=[ARMS[0], {"name": "loss", "scarcity": "nowhere.npy"}])
+    assert cli.main(["ab", config]) == 2
+    assert capsys.readouterr().err.count(str(folder)) == 1
+
+
+def test_ab_names_arm_and_file_of_another_length_before_clusters(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save(folder / "q.npy", np.ones(40))
+    config = write(folder, arms=[ARMS[0], {"name": "loss", "scarcity": "q.npy"}])
+    parts = ["arm 'loss'", "`scarcity`", "(48)", "got 40", str(folder / "q.npy")]
+    assert_one_line(capsys, cli.main(["ab", config]), *parts)
+    assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (
+            {"arms": [ARMS[0], {"name": "mine", "policy": "a_users_gpt:boom"}]},
+            "`policy` of arm 'mine' (a_users_gpt:boom) raised RuntimeError: no such mood.",
+        ),
+        ({"module": "a_users_gpt:boom"}, "`module` (a_users_gpt:boom) raised RuntimeError: no such mood."),
+        ({"data": "a_users_gpt:boom"}, "`data` (a_users_gpt:boom) raised RuntimeError: no such mood."),
+        ({"data": "a_users_gpt.Cellar"}, "`data` (a_users_gpt.Cellar) raised FileNotFoundError: "),
+    ],
+)
+def test_ab_names_the_users_code_that_raised_below_its_traceback(
+    folder: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], line: str
+) -> None:
+    assert cli.main(["ab", write(folder, **changes)]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1].startswith(f"adaptive-sampling: error: {line}")
+    assert said[0] == "Traceback (most recent call last):"
+    assert "a_users_gpt.py" in said[1]  # none of our frames before
+
+
+def test_ab_shows_where_importing_the_users_module_failed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "broken_gpt.py").write_text("size = 1\nsize / 0\n")
+    assert cli.main(["ab", write(folder, module="broken_gpt.Model"), "--print-commands"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert 'broken_gpt.py", line 2' in said[1]
+    assert "`module` must be importable, got 'broken_gpt.Model': ZeroDivisionError: division by zero. " in said[-1]
+
+
+def test_ab_ends_sentences_once_where_all_runs_fail(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["ab", write(folder, module="a_users_gpt.Silent")]) == 2
+    said = capsys.readouterr().err
+    assert ". See error.txt in its folder" in said
+    assert ".." not in said
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,8 @@ def test_prepare_with_decontamination_shards_and_files(files, tmp_path, capsys):
     [
         (["--clean", "nothing"], ["crlf, nfc", "'nothing'"]),
         (["--clean", "nobody=crlf"], ["--source", "'nobody'"]),
+        (["--license", "nobody=MIT"], ["`--license`", "'nobody'", "'books', 'rows'"]),
+        (["--usage", "nobody=only here"], ["`--usage`", "'nobody'", "without '='"]),
         (["--code", "nobody"], ["`--code`", "'nobody'"]),
         (["--code", "books", "--clean", "books=crlf"], ["`cleaning`", "code"]),
         (["--text-field", "rows=none"], ["`text_field`", "'none'", "'body'"]),
@@ -97,6 +99,22 @@ def test_an_unwritable_target_is_one_line(files, capsys):
     error = capsys.readouterr().err
     assert "/proc/nowhere" in error
     assert error.count("\n") == 1
+
+
+def test_a_folder_in_which_no_file_can_be_made_is_named_and_not_a_lock(files, capsys):
+    assert prepare(files, "/proc/out") == 2
+    error = capsys.readouterr().err
+    assert "error: `/proc`: cannot make a file in this folder (" in error
+    assert ".lock" not in error
+
+
+def test_contamination_says_when_there_are_no_held_out_windows(files, tmp_path, capsys):
+    assert prepare(files, tmp_path / "out", "--validation-fraction", "0") == 0
+    capsys.readouterr()
+    assert run("inspect", tmp_path / "out", "--contamination") == 0
+    shown = capsys.readouterr().out
+    assert shown.endswith("no held-out windows of 1024 tokens, so none stands in training text\n")
+    assert "contaminated" not in shown
 
 
 def test_import_makes_stores_of_both_formats(tmp_path, capsys):
