@@ -41,6 +41,17 @@ def atomic_writer(path: Path | str, mode: str = "wb") -> Iterator[IO[Any]]:
         raise
 
 
+def checked_path(name: str, value: Any) -> Path:
+    """`value` as a path, `~` being the home folder; `name` is the caller's argument.
+
+    Raises:
+        TypeError: for what is no path, None above all.
+    """
+    if not isinstance(value, str | os.PathLike):
+        raise TypeError(f"`{name}` must be a path, got {value!r}. Give a str or a pathlib.Path.")
+    return Path(value).expanduser()
+
+
 def make_parent(path: Path) -> None:
     """Make the folder that `path` is to lie in, with those above it.
 

@@ -116,7 +116,7 @@ def load_config(path: Path | str, overrides: Sequence[str] = ()) -> Config:
         imported(raw["module"], "`module`", where, folders),
         MakeDataFrom(imported(raw["data"], "`data`", where, folders)),
         arms,
-        Path(_out(raw.get("out", str(Path("runs") / path.stem)))),
+        Path(_out(raw.get("out", str(Path("runs") / path.stem)))).expanduser(),
         settings,
     )
     check_settings(config.bare_arms, **settings, trainer_key="trainer")

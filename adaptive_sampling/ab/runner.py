@@ -11,7 +11,7 @@ from typing import Any
 import lightning.pytorch as pl
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
-from adaptive_sampling._files import write_json
+from adaptive_sampling._files import checked_path, write_json
 from adaptive_sampling.ab._lock import folder_lock
 from adaptive_sampling.ab._seeding import seeded
 from adaptive_sampling.ab.arms import Arm, TrainingData, check_arms, policy_source
@@ -104,7 +104,7 @@ def run_ab(
     seeds = check_seeds(seeds)
     _check_only(only, arms, seeds)
     trainer_settings = dict(trainer_settings or {})
-    out = Path(out_dir).absolute()
+    out = checked_path("out_dir", out_dir).absolute()
     with folder_lock(out, shared=only is not None):
         _check_room(out, progress)
         plans = _plans(

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from adaptive_sampling._files import checked_path
 from adaptive_sampling.corpus._assemble import Kept, write_prepared
 from adaptive_sampling.corpus._extras import MissingExtraError, require
 from adaptive_sampling.corpus._folders import folder_lock, new_parents, refuse_occupied
@@ -97,7 +98,7 @@ def prepare(
     Cost: texts pass through files beside `out`; per process one chunk (8 MB of text, or the longest document) and some
     100 bytes per document, 360 where near-copies are looked for.
     """
-    out = Path(out).expanduser().absolute()
+    out = checked_path("out", out).absolute()
     _check_settings(validation_fraction, seed, near_copies, oversized, num_workers, decontaminate_window)
     check_shard_bytes(shard_bytes)
     if tokenizer is None:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_sampling._files import write_json
+from adaptive_sampling._files import checked_path, write_json
 from adaptive_sampling.corpus._folders import atomic_folder
 from adaptive_sampling.corpus._sharded import ShardedTokens
 from adaptive_sampling.corpus._store_writer import (
@@ -151,7 +151,7 @@ class TokenStore:
 
         On any error nothing is left on disk. Cost: one document in memory, and 20 bytes for each written.
         """
-        path = Path(path).expanduser().absolute()
+        path = checked_path("path", path).absolute()
         vocab_size = checked_id("vocab_size", vocab_size, 1, 2**32)
         eos_id = checked_id("eos_id", eos_id, 0, vocab_size - 1)
         check_shard_bytes(shard_bytes)
@@ -181,12 +181,13 @@ class TokenStore:
         Raises:
             StoreError: if there is no store, it is damaged, or a newer version of this package wrote it.
             ValueError: for another `verify`.
+            TypeError: if `path` is no path.
         """
         if verify not in ("size", "hash"):
             raise ValueError(
                 f"`verify` must be 'size' or 'hash', got {verify!r}. 'size' takes no time, 'hash' reads all."
             )
-        path = Path(path).expanduser().absolute()
+        path = checked_path("path", path).absolute()
         metadata = _read_metadata(path)
         try:
             for name, recorded in metadata["files"].items():
@@ -304,9 +305,11 @@ def _read_metadata(path: Path) -> dict[str, Any]:
     try:
         metadata = json.loads((path / "metadata.json").read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
+        cure = "Write one with TokenStore.write or `adaptive-sampling prepare`."
+        if (path / "train" / "metadata.json").exists():
+            cure = f"It was made by prepare: did you mean {str(path / 'train')!r}?"
         raise StoreError(
-            f"`path` must be the folder of a token store, got {str(path)!r}, which has no metadata.json. "
-            "Write one with TokenStore.write or `adaptive-sampling prepare`."
+            f"`path` must be the folder of a token store, got {str(path)!r}, which has no metadata.json. {cure}"
         ) from None
     except ValueError as error:
         raise StoreError(

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from adaptive_sampling.corpus import TokenStore
+from adaptive_sampling.corpus import TokenStore, prepare
 from adaptive_sampling.errors import StoreError
 
 
@@ -205,3 +205,17 @@ def test_pickle_carries_the_path_alone(tmp_path, monkeypatch):
 def test_constructor_is_refused():
     with pytest.raises(TypeError, match=r"TokenStore\.open"):
         TokenStore()
+
+
+@pytest.mark.parametrize("path", [None, 3])
+def test_what_is_no_path_is_named(path):
+    with pytest.raises(TypeError, match=rf"`path` must be a path, got {path}"):
+        TokenStore.open(path)
+    with pytest.raises(TypeError, match=rf"`out` must be a path, got {path}"):
+        prepare(iter([]), path)
+
+
+def test_open_of_a_prepared_folder_names_its_training_split(tmp_path):
+    TokenStore.write(tmp_path / "c3" / "train", [[1]], vocab_size=4, eos_id=0)
+    with pytest.raises(StoreError, match=r"no metadata\.json\. .*did you mean '.*c3/train'\?"):
+        TokenStore.open(tmp_path / "c3")
