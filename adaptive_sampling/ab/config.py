@@ -15,6 +15,7 @@ from adaptive_sampling.ab.imports import Imported, search_folders
 from adaptive_sampling.ab.policy_fit import fitting_digest
 from adaptive_sampling.ab.settings import check_settings
 from adaptive_sampling.ab.text_arms import TextAnalysis
+from adaptive_sampling.errors import clause
 
 _KEYS = {
     "module", "data", "arms", "max_steps", "out", "seeds", "eval_every", "checkpoint_every", "jobs", "backend",
@@ -93,7 +94,7 @@ def load_config(path: Path | str, overrides: Sequence[str] = ()) -> Config:
     try:
         raw = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"`{path}` must be YAML, got {' '.join(str(error).split())}. Repair that line.") from None
+        raise ValueError(f"`{path}` must be YAML, got {clause(error)}. Repair that line.") from None
     where = str(path)
     check_mapping(raw, where, "a comparison")
     for override in overrides:

@@ -10,6 +10,7 @@ from adaptive_sampling.ab.fairness import FairnessError, check_points
 from adaptive_sampling.ab.record import RunRecord
 from adaptive_sampling.ab.report import write_markdown, write_report
 from adaptive_sampling.ab.result import Result, load_result, summarise
+from adaptive_sampling.errors import clause
 
 COMPARISON_FILE = "comparison.json"
 
@@ -31,7 +32,7 @@ def collect(out_dir: Path | str) -> Result:
         plan = json.loads(path.read_text(encoding="utf-8"))
         names = [(arm, seed) for seed in plan["seeds"] for arm in plan["arms"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} must say what is compared, got {error}. Call run_ab again.") from error
+        raise ValueError(f"{path} must say what is compared, got {clause(error)}. Call run_ab again.") from error
     found = [RunRecord.load(out / f"{arm}-seed{seed}") for arm, seed in names]
     runs = [record for record in found if record is not None and record.status != "running"]
     if not runs:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from adaptive_sampling._files import write_json
+from adaptive_sampling.errors import clause
 
 RECORD_VERSION = 2
 FILE_NAME = "run.json"
@@ -189,7 +190,8 @@ class RunRecord:
             return cls.from_dict(json.loads(path.read_text(encoding="utf-8")), timing)
         except (ValueError, TypeError, AttributeError) as error:
             raise ValueError(
-                f"{path} must be the record of a run, got {error}. Choose another `out_dir`, or delete {folder}."
+                f"{path} must be the record of a run, got {clause(error)}. "
+                f"Choose another `out_dir`, or delete {folder}."
             ) from error
 
 

@@ -14,6 +14,7 @@ from adaptive_sampling.corpus._extras import require
 from adaptive_sampling.corpus._globs import find_files
 from adaptive_sampling.corpus.clean import Cleaning
 from adaptive_sampling.corpus.decode import MIN_CONFIDENCE
+from adaptive_sampling.errors import clause
 
 UnitFormat = Literal["text", "jsonl", "parquet", "arrow", "spool", "fault"]
 PIECE_BYTES = 1 << 23  # a file of lines is read in pieces of about this size, by whichever worker is free
@@ -215,5 +216,6 @@ def _dataset_files(folder: Path) -> list[str] | None:
         return [(folder / entry["filename"]).as_posix() for entry in files]
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f"`{folder}` must be a folder that save_to_disk made, got {type(error).__name__}: {error}. Save it again."
+            f"`{folder}` must be a folder that save_to_disk made, got {type(error).__name__}: "
+            f"{clause(error)}. Save it again."
         ) from None

@@ -33,7 +33,7 @@ from adaptive_sampling.corpus._store_writer import (
 )
 from adaptive_sampling.corpus.manifest import row_of_document
 from adaptive_sampling.corpus.shards import SHARD_BYTES, check_shard_bytes
-from adaptive_sampling.errors import StoreError
+from adaptive_sampling.errors import StoreError, clause
 
 FORMAT_VERSION = 1
 _FORMAT = "adaptive-sampling token store"
@@ -212,7 +212,7 @@ class TokenStore:
             if isinstance(error, StoreError):
                 raise
             raise StoreError(
-                f"metadata.json of {str(path)!r} must be complete, got {type(error).__name__}: {error}. "
+                f"metadata.json of {str(path)!r} must be complete, got {type(error).__name__}: {clause(error)}. "
                 "Write the store again."
             ) from None
         if store.num_tokens != num_tokens or num_tokens != (store.document_ends[-1] if store.num_documents else 0):
@@ -313,7 +313,7 @@ def _read_metadata(path: Path) -> dict[str, Any]:
         ) from None
     except ValueError as error:
         raise StoreError(
-            f"metadata.json of {str(path)!r} must be JSON, got {error}. Copy or write the store again."
+            f"metadata.json of {str(path)!r} must be JSON, got {clause(error)}. Copy or write the store again."
         ) from None
     if not isinstance(metadata, dict) or metadata.get("format") != _FORMAT:
         raise StoreError(f"`path` must be a token store, got {str(path)!r}, whose metadata.json is of something else.")
