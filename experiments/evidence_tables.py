@@ -11,7 +11,6 @@ from adaptive_sampling.ab import Result
 from adaptive_sampling.ab.outcome import COMPARISON_FILE, collect
 from adaptive_sampling.ab.record import AS_SPLIT, HELD_OUT, MACRO
 from adaptive_sampling.ab.tables import Table, change_text, markdown, signed
-from adaptive_sampling.ab.tables import times as time_table
 
 _BEGIN, _END = "<!-- {}: begin -->", "<!-- {}: end -->"
 
@@ -88,13 +87,13 @@ def summary(results: dict[str, Result]) -> Table:
 
 
 def detail(name: str, result: Result) -> str:
-    """What one comparison says: verdicts, losses per source, tokens per source, time."""
+    """What one comparison says: verdicts, losses and tokens per source."""
     lines = [f"### {result.title} (`{name}`)", ""]
     steps, seeds = result.max_steps, len(result.seeds)
     lines += [f"`python -m experiments.evidence --only {name}`: {steps} steps, {seeds} seeds.", ""]
     lines += [f"- {arm}: {verdict}" for arm, verdict in result.verdicts.items()]
     lines += [f"- {note}" for note in result.notes]
-    lines += ["", markdown(per_source(result)), "", markdown(time_table(result))]
+    lines += ["", markdown(per_source(result))]
     return "\n".join(lines)
 
 

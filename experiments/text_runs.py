@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import gzip
 import warnings
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -111,7 +112,10 @@ def scenario_data(
 def _text_names(text: str | Mapping[str, str] | None) -> list[str]:
     if text is None:
         return []
-    return sorted(text) if isinstance(text, Mapping) else [Path(text).absolute().name]
+    if not isinstance(text, Mapping):
+        return [Path(text).absolute().name]
+    # Other patterns under the same names are other text.
+    return [*sorted(text), f"{stable_hash(*(part for pair in sorted(text.items()) for part in pair)) % 16**8:08x}"]
 
 
 def _documents(text: str | Mapping[str, str] | None, part: float, embedded: bool) -> Iterator[Document]:
@@ -141,7 +145,7 @@ def text_documents(text: str | Mapping[str, str], part: float = 1.0) -> Iterator
             continue
         try:
             content = (gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()).decode()
-        except (UnicodeDecodeError, gzip.BadGzipFile):
+        except (UnicodeDecodeError, gzip.BadGzipFile, EOFError, zlib.error):
             continue
         for number, piece in enumerate(_pieces(content)):
             found = True
@@ -151,7 +155,7 @@ def text_documents(text: str | Mapping[str, str], part: float = 1.0) -> Iterator
 
 
 def _files(text: str | Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    """Name of the source and path, in sorted order; one file under several names counts once."""
+    """Name of the source and path, in sorted order; of a pattern, one file under several names counts once."""
     if isinstance(text, Mapping):
         for source, pattern in sorted(text.items()):
             for path in sorted({Path(name).resolve() for name in glob.glob(pattern, recursive=True)}):

@@ -109,6 +109,7 @@ def test_text_by_pattern_reads_packed_files_once_and_takes_a_part(tmp_path):
         (tmp_path / f"page{number}.1.gz").write_bytes(gzip.compress(f"page {number}".encode()))
     (tmp_path / "other-name.1.gz").symlink_to(tmp_path / "page7.1.gz")
     (tmp_path / "broken.1.gz").write_bytes(b"no archive")
+    (tmp_path / "cut.1.gz").write_bytes(gzip.compress(b"page 7" * 99)[:-9])
     pages = {"manuals": str(tmp_path / "*.1.gz")}
     documents = list(text_runs.text_documents(pages))
     assert sorted(d.text for d in documents) == sorted(f"page {number}" for number in range(200))
