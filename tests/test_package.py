@@ -8,6 +8,7 @@ import pytest
 import adaptive_sampling as ads
 
 ROOT = Path(__file__).parents[1]
+FOLDERS = ["ab", "callbacks", "corpus", "neighbors", "sampling", "weights", "windows"]
 
 
 def run_python(code, cwd=None):
@@ -22,6 +23,29 @@ print([name for name in ("lightning", "faiss", "tokenizers", "pyarrow") if name 
 """
     result = run_python(code)
     assert result.stdout.strip() == "[]", result.stderr
+
+
+def test_no_module_of_the_package_loads_faiss_before_it_is_needed():
+    folders = ", ".join(f"adaptive_sampling.{folder}" for folder in FOLDERS)
+    result = run_python(f"import sys, {folders}\nprint('faiss' in sys.modules)")
+    assert result.stdout.strip() == "False", result.stderr
+
+
+def test_ranks_of_a_plain_torch_loop_need_no_lightning():
+    code = """
+import sys
+sys.modules.update(lightning=None, faiss=None)
+from torch.utils.data import DataLoader
+import adaptive_sampling as ads
+whole = ads.AdaptiveSampler(8, seed=0).draw(16).tolist()
+for rank in range(2):
+    sampler = ads.AdaptiveSampler(8, seed=0, rank=rank, world_size=2)
+    loader = DataLoader(ads.with_ids(list(range(8))), batch_size=2, sampler=sampler)
+    assert [i for _ in range(2) for _, ids in loader for i in ids.tolist()] == whole[rank::2]
+print("done")
+"""
+    result = run_python(code)
+    assert result.stdout.strip() == "done", result.stderr
 
 
 @pytest.mark.parametrize("name", ads.__all__)
@@ -41,9 +65,6 @@ def test_the_callbacks_link_leads_to_the_package_and_refuses_its_own_name():
     result = run_python("import callbacks", cwd=ROOT)
     assert result.returncode == 1
     assert "from adaptive_sampling.callbacks import AdaptiveSampling" in result.stderr.splitlines()[-1]
-
-
-FOLDERS = ["ab", "callbacks", "corpus", "neighbors", "sampling", "weights", "windows"]
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

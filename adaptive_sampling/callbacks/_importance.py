@@ -45,6 +45,11 @@ class DrawProbabilities:
         self._pending = []
         self._of_shares = None
 
+    def follow(self, sampler: AdaptiveSampler) -> None:
+        """Go on with another sampler in the same state."""
+        self._sampler = sampler
+        self._of_shares = None
+
     def schedule(self, position: int, ids: Ids | None, values: NDArray[np.float32]) -> None:
         """Note a change of weights, which counts from the first block at or behind stream `position`."""
         self._of_shares = None

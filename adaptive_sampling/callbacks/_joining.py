@@ -44,6 +44,10 @@ def check_ranks(sampler: Sampler, update_every: int) -> None:
         "draws per epoch": getattr(sampler, "num_draws", 0),
         "lag": sampler.lag,
         "update_every": update_every,
+        # What makes the order: ranks of different orders would draw the same windows, and nobody would notice.
+        "seed (-1: none given)": _seed_of(sampler),
+        "block size": getattr(sampler, "block_size", 0),
+        "number of windows drawn already": getattr(sampler, "position", 0),
     }
     ranks = numbers_of_ranks(*own.values())
     for name, values in zip(own, zip(*ranks, strict=True), strict=True):
@@ -52,6 +56,12 @@ def check_ranks(sampler: Sampler, update_every: int) -> None:
                 f"all ranks must have the same {name}, got {list(values)} by rank. Build dataset, sampler and callback "
                 "alike on all of them."
             )
+
+
+def _seed_of(sampler: Sampler) -> int:
+    """A number of 63 bits that tells seeds apart; none is chosen by asking."""
+    seed = getattr(sampler, "_seed", None)
+    return -1 if seed is None else int(seed) % 2**63
 
 
 def check_ids(ids: NDArray[np.int64], sampler: Sampler) -> None:
@@ -108,7 +118,7 @@ def check_loader(trainer: pl.Trainer, loader: Any, sampler: Sampler) -> None:
         raise MisconfigurationException(
             f"the loader draws up to {ahead} batches ahead, but `sampler.lag` is {sampler.lag} steps of "
             f"{accumulate} batches. Set `sampler.lag = {ahead}` before training, or use fewer "
-            "workers or a smaller prefetch_factor."
+            "workers, a smaller prefetch_factor or, with length buckets, fewer block_batches."
         )
     if getattr(loader, "num_workers", 0) and not getattr(loader, "in_order", True):
         warnings.warn(

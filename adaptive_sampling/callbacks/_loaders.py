@@ -135,4 +135,6 @@ def batches_ahead(loader: Any) -> int:
     """Batches that may have been drawn before the one in training has ended."""
     workers = int(getattr(loader, "num_workers", 0) or 0)
     # Lightning itself looks one batch ahead; a worker's next batch is drawn as soon as one is taken.
-    return workers * int(getattr(loader, "prefetch_factor", None) or 2) + 2 if workers else 2
+    ahead = workers * int(getattr(loader, "prefetch_factor", None) or 2) + 2 if workers else 2
+    # Buckets of like length are made of a whole block of draws, taken for its first batch.
+    return ahead + int(getattr(getattr(loader, "batch_sampler", None), "block_batches", 1)) - 1

@@ -189,6 +189,9 @@ class AdaptiveSampling(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Refuse, before the first step, what would make the weights count for nothing."""
+        # A resumed run learns late which epoch it is in, and may load its loaders anew without another hook to follow.
+        trainer.fit_loop.setup_data()
+        self._follow_loader(trainer)
         self._part_key, loader = choose_loader(trainer.train_dataloader, self.loader_key, self._expected)
         sampler = require_sampler(loader, self.sampler)
         _joining.check_loader(trainer, loader, sampler)
@@ -207,6 +210,10 @@ class AdaptiveSampling(pl.Callback):
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Follow a loader that was loaded anew (`reload_dataloaders_every_n_epochs`), to another sampler if need be."""
+        self._follow_loader(trainer)
+
+    def _follow_loader(self, trainer: pl.Trainer) -> None:
+        """Go on with the sampler that the train loader has now."""
         loader = choose_loader(trainer.train_dataloader, self.loader_key, self._expected)[1]
         sampler = require_sampler(loader, self._expected)
         old = self.sampler
@@ -215,8 +222,13 @@ class AdaptiveSampling(pl.Callback):
         assert old is not None
         state, self._resumed = old.full_state(), True
         self._attach(trainer, sampler)
-        # Workers may have drawn from the new one already; the iterator that trains is made after this hook.
         sampler.load_full_state(state)
+        if self._draws is not None:
+            assert isinstance(sampler, AdaptiveSampler)
+            self._draws.follow(sampler)
+        # The iterator at hand has drawn from the new one as it was; in a resumed run Lightning makes no other.
+        assert trainer.fit_loop._data_fetcher is not None
+        iter(trainer.fit_loop._data_fetcher)
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Leave the strategy as it was."""

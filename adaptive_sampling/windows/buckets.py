@@ -71,7 +71,8 @@ class LengthBucketBatchSampler(BatchSampler):
     Ids are taken from the sampler a block at a time, so what is drawn and how often stays as the sampler says; only the
     order within a block changes. With `trim_padding` as collate function a batch is as wide as its longest window.
     A resume in the middle of a block goes on where the sampler is: up to a block of windows is then seen again or left
-    out. Save at the end of a block where that matters.
+    out. Save at the end of a block where that matters. Under the callback a block counts as fetched ahead, so
+    `sampler.lag` must be at least `block_batches` and what workers fetch.
 
     Args:
         sampler: Yields ids.

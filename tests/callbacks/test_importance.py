@@ -187,3 +187,31 @@ def test_an_entropy_that_is_not_captured_is_an_error_that_names_its_key(tmp_path
     callback = AdaptiveSampling(sampler, ads.WeightPolicy("uncertainty", warmup=0, cooldown=0), update_every=1)
     make_trainer(tmp_path, callback, max_epochs=1).fit(WithEntropy(), loader)
     np.testing.assert_array_equal(callback.policy.scores, np.arange(NUM_WINDOWS))
+
+
+def test_the_correction_of_a_frozen_model_does_not_feed_back_into_the_weights(tmp_path):
+    class Frozen(Corrected):
+        def training_step(self, batch, batch_idx):
+            ones = {"importance_weight": torch.ones(len(batch["window_id"]))}
+            return super().training_step({**ones, **batch}, batch_idx)
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.0)
+
+    runs = []
+    for importance in (0.0, 1.0):
+        torch.manual_seed(0)
+        _, loader, callback = make_parts(importance=importance, floor=0.5, cap=2.0)
+        module = Frozen()
+        make_trainer(tmp_path, callback, max_epochs=3).fit(module, loader)
+        runs.append((module, callback))
+    (plain, off), (corrected, on) = runs
+    assert corrected.trained == plain.trained
+    np.testing.assert_array_equal(on.policy.weights, off.policy.weights)
+    # What the policy has seen is the loss itself, not the loss times its factor.
+    losses = dict(zip(corrected.trained, corrected.losses, strict=True))
+    seen = sorted(losses)
+    np.testing.assert_allclose(on.policy.scores[seen], [losses[i] for i in seen], rtol=1e-5)
+    assert len(set(corrected.weights)) > 5
+    # A weight is at least the floor, and the mean weight, between two full passes, at most the cap.
+    assert max(corrected.weights) <= 2.0 / 0.5

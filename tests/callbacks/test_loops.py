@@ -1,5 +1,6 @@
 """Every loop of Lightning: what the policy was told equals what the module computed by hand, window by window."""
 
+import contextlib
 import signal
 
 import lightning.pytorch as pl
@@ -16,12 +17,13 @@ from lightning.pytorch.callbacks import (
 )
 from lightning.pytorch.tuner import Tuner
 from lightning.pytorch.utilities import CombinedLoader
-from tiny import NUM_WINDOWS, VOCAB, Bigram, Windows, make_parts, make_trainer
+from tiny import NUM_WINDOWS, VOCAB, Bigram, Killed, StopWithCheckpoint, Windows, make_parts, make_trainer
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import BatchSampler, DataLoader
 
 import adaptive_sampling as ads
 from adaptive_sampling.callbacks import AdaptiveSampling
+from adaptive_sampling.windows import LengthBucketBatchSampler
 
 # These trainings are too short on purpose for learned weights to count.
 pytestmark = pytest.mark.filterwarnings(
@@ -285,6 +287,24 @@ def test_reloaded_loaders_carry_the_weights_and_the_stream_on(tmp_path, workers,
     assert len(data.samplers) == (1 if same else 4)
 
 
+@pytest.mark.parametrize("stop", [5, 12, 17])
+def test_a_resumed_run_with_reloaded_loaders_sees_the_order_of_the_unbroken_one(tmp_path, stop):
+    def run(*callbacks, **settings):
+        torch.manual_seed(0)
+        data, module = Reloading(0, False), Bigram()
+        callback = AdaptiveSampling(policy=Told(), update_every=2)
+        trainer = make_trainer(tmp_path, callback, *callbacks, max_epochs=3, reload_dataloaders_every_n_epochs=1)
+        with contextlib.suppress(Killed):
+            trainer.fit(module, datamodule=data, **settings)
+        return module, callback
+
+    unbroken, expected = run()
+    head, _ = run(StopWithCheckpoint(stop, tmp_path / "stop.ckpt"))
+    tail, callback = run(ckpt_path=tmp_path / "stop.ckpt")
+    assert head.trained + tail.trained == unbroken.trained
+    np.testing.assert_array_equal(callback.policy.weights, expected.policy.weights)
+
+
 def test_a_learning_rate_search_leaves_order_and_policy_alone(tmp_path):
     class Searched(Bigram):
         def __init__(self):
@@ -306,6 +326,29 @@ def test_a_learning_rate_search_leaves_order_and_policy_alone(tmp_path):
         trainer.fit(module, loader)
         orders.append(module.trained)
         assert callback.num_observations == NUM_WINDOWS
+    assert orders[0] == orders[1]
+
+
+@pytest.mark.filterwarnings("ignore:the checkpoint holds no state")
+def test_a_batch_size_search_leaves_order_and_policy_alone(tmp_path):
+    class Searched(Bigram):
+        batch_size = 4
+
+        def train_dataloader(self):
+            return make_parts(batch_size=self.batch_size)[1]
+
+    orders = []
+    for search in (False, True):
+        torch.manual_seed(0)
+        callback, module = AdaptiveSampling(policy=Told(), update_every=2), Searched()
+        trainer = make_trainer(tmp_path, callback, max_epochs=2)
+        if search:
+            Tuner(trainer).scale_batch_size(module, max_trials=2, steps_per_trial=3, init_val=2)
+            module.batch_size, module.trained, module.losses = 4, [], []
+        trainer.fit(module)
+        orders.append(module.trained)
+        assert callback.num_observations == 2 * NUM_WINDOWS
+        assert_told_by_hand(callback, module)
     assert orders[0] == orders[1]
 
 
@@ -382,6 +425,23 @@ def test_a_batch_sampler_around_ours_works_on_one_process(tmp_path):
     loader = DataLoader(Windows(), batch_sampler=BatchSampler(sampler, 4, drop_last=False))
     callback, _ = fit(tmp_path, module, loader=loader)
     assert_told_by_hand(callback, module)
+
+
+def test_length_buckets_are_made_of_draws_that_the_lag_must_cover(tmp_path):
+    def run(lag):
+        dataset, module = Windows(), Bigram()
+        sampler = ads.AdaptiveSampler(dataset, seed=0, block_size=4)
+        sampler.lag = lag
+        batches = LengthBucketBatchSampler(sampler, 4, lengths=np.arange(NUM_WINDOWS) % 6 + 1, block_batches=5)
+        loader = DataLoader(dataset, batch_sampler=batches)
+        return *fit(tmp_path, module, loader=loader, max_epochs=3), module
+
+    with pytest.raises(MisconfigurationException, match=r"up to 6 batches ahead.*sampler\.lag = 6.*block_batches"):
+        run(5)
+    callback, trainer, module = run(6)
+    assert trainer.global_step == 36
+    assert_told_by_hand(callback, module)
+    assert len(set(callback.sampler.weights.tolist())) > 5
 
 
 def test_a_dataset_that_moves_text_between_ids_is_refused(tmp_path):

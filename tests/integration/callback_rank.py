@@ -80,11 +80,14 @@ def run(
     epochs=EPOCHS,
     megabytes=64.0,
     missing=0,
+    seed=5,
+    peeked=0,
 ):
     """Ids per step on this rank, the sampler's weights, the policy's scores, and the warnings."""
     torch.manual_seed(0)
     data, module = Windows(SIZE - missing), make_module()
-    sampler = ads.AdaptiveSampler(data, seed=5, block_size=8)
+    sampler = ads.AdaptiveSampler(data, seed=seed, block_size=8)
+    sampler.draw(peeked)
     sampler.lag = 3
     policy = ads.WeightPolicy(warmup=0, cooldown=0, normalize_every=2)
     ours = AdaptiveSampling(sampler, policy, update_every=4, max_megabytes_in_checkpoint=megabytes)
@@ -130,6 +133,8 @@ def main(folder):
     run(world, Saving(folder / "beside", (7,)), megabytes=0.0)
     results["resumed from two files"] = run(world, ckpt_path=folder / "beside" / "step-7.ckpt")
     results["one window fewer on the last"] = run(world, missing=int(int(os.environ["RANK"]) == world - 1))
+    results["own seeds"] = run(world, seed=5 + int(os.environ["RANK"]))
+    results["drawn on one alone"] = run(world, peeked=int(os.environ["RANK"]))
     results["odd"] = run(world, make_module=lambda: Module(odd_at=2))
     results["real losses"] = run(world, make_module=lambda: Module(fixed=False), epochs=1)
     results["perturbed"] = run(world, perturb=True)

@@ -131,6 +131,17 @@ def test_ranks_whose_datasets_differ_are_told_the_same_before_the_first_step(tra
         assert rank["ids"] == []
 
 
+def test_ranks_of_different_orders_are_told_the_same_before_the_first_step(trained):
+    _, world, results = trained
+    for name, message in {
+        "own seeds": f"all ranks must have the same seed (-1: none given), got {[5 + r for r in range(world)]} by rank",
+        "drawn on one alone": f"same number of windows drawn already, got {[*range(world)]} by rank",
+    }.items():
+        for rank in results[name]:
+            assert message in rank["error"]
+            assert rank["ids"] == []
+
+
 def test_a_batch_sampler_is_refused_with_the_cure_on_every_rank(trained):
     _, _, results = trained
     for rank in results["batch sampler"]:

@@ -28,6 +28,13 @@ def test_scores_follow_the_running_mean_by_hand():
     assert np.isnan(policy.scores[[0, 2, 3]]).all()
 
 
+def test_losses_one_per_cent_apart_stay_so_over_a_thousand_updates():
+    policy = make(2)
+    for _ in range(1000):
+        policy.update([0, 1], np.array([8.0, 8.08], np.float32))
+    assert policy.scores[1] / policy.scores[0] == pytest.approx(1.01, rel=1e-5)
+
+
 def test_repeated_ids_are_averaged_first():
     policy = make(8)
     policy.update([7, 7, 3], [1.0, 3.0, 5.0])

@@ -315,7 +315,7 @@ def test_pickle_is_small_and_complete(write_store):
     assert (copy.starts() == dataset.starts()).all()
 
 
-@pytest.mark.parametrize("context", ["fork", "spawn"])
+@pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
 def test_running_workers_see_the_epoch(write_store, context):
     dataset = make(write_store(range(2000)), 16, random_offset=True)
     loader = DataLoader(dataset, batch_size=64, num_workers=1, persistent_workers=True, multiprocessing_context=context)
