@@ -56,8 +56,9 @@ def write_beside(checkpoint: Path, owner: str, state: Mapping[str, Any]) -> dict
             name += "_"
         tensor = tensor.detach().cpu().contiguous()
         # The format wants each tensor to own its memory; what an update hands to several places is written for each.
-        named[name] = tensor.clone() if tensor.data_ptr() in storages else tensor
-        storages.add(tensor.data_ptr())
+        storage = tensor.untyped_storage().data_ptr()
+        named[name] = tensor.clone() if storage in storages else tensor
+        storages.add(storage)
         places[name] = list(place)
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
     temporary = checkpoint.with_name(f".{checkpoint.name}.{owner}.{os.getpid()}.tmp")

@@ -117,7 +117,7 @@ def _tokenizer_of(dataset: WindowDataset, given: str | Path | None) -> Any:
 
 def _describer(dataset: WindowDataset, tokenizer: Any) -> Describe:
     def describe(row: int) -> tuple[str, str]:
-        batch, trace = dataset.read([row]), dataset.trace(row)
+        batch, trace = dataset.read([row]), dataset.trace(row, manifest=False)
         real = batch["input_ids"][0][: max(1, int(np.count_nonzero(batch["labels"][0] != -100)))].tolist()
         text = " ".join(map(str, real)) if tokenizer is None else tokenizer.decode(real, skip_special_tokens=False)
         return f"{trace['source']}, document {trace['document']}, token {trace['start_in_document']}", text

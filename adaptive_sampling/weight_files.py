@@ -91,7 +91,7 @@ def describe_extremes(
         if len(ids):
             lines.append(f"{title}:")
         for window in ids:
-            place = dataset.trace(int(window))
+            place = dataset.trace(int(window), manifest=False)
             tokens = dataset[int(window)]["input_ids"].tolist()
             text = " ".join(map(str, tokens)) if decode is None else decode(tokens)
             shown = " ".join(text.split())[:_TEXT_LENGTH]

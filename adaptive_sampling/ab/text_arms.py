@@ -83,7 +83,7 @@ class TextAnalysis:
         Raises:
             ValueError: if the windows hold no tokens.
         """
-        name = "scarcity" if threshold is None else f"scarcity-above-{threshold:g}"
+        name = "scarcity" if threshold is None else f"scarcity-above-{threshold!r}"
         return self._kept(name, lambda: scarcity_scores(self._feats(), groups=self._documents(), threshold=threshold))
 
     def groups(self, kind: str, clusters: int = NUM_CLUSTERS) -> Path:

@@ -32,10 +32,11 @@ class DrawProbabilities:
         change.
     """
 
-    def __init__(self, sampler: AdaptiveSampler) -> None:
-        self._sampler = sampler
+    def __init__(self, sampler: AdaptiveSampler, factors: NDArray[np.float32] | None = None) -> None:
+        self._sampler, self._factors = sampler, factors
         self._pending: list[tuple[int, Ids | None, NDArray[np.float32]]] = []
         self._of_shares: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+        self._uniform_target: float | None = None
         self.restart()
 
     def restart(self) -> None:
@@ -78,6 +79,15 @@ class DrawProbabilities:
             self._apply(changed, values)
         found[done:] = self._weights[ids[done:]] / self._total
         return found
+
+    def uniform_target(self, policy: WeightPolicy) -> float:
+        """One over the number of windows that can be drawn at all, whatever was learned."""
+        if self._uniform_target is None:
+            drawable = ~policy.excluded
+            if self._factors is not None:
+                drawable &= self._factors > 0
+            self._uniform_target = 1.0 / int(drawable.sum())
+        return self._uniform_target
 
     def of_shares(self, policy: WeightPolicy, ids: Ids) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Probability and target of `ids` where sources have shares: the share, even among a source's windows."""
@@ -128,6 +138,7 @@ def add_importance(
     if sampler.source_shares is None:
         positions = sampler.position + sampler.rank + sampler.num_replicas * np.arange(len(ids))
         drawn = draws.of(positions, ids)
+        target = np.full(len(ids), draws.uniform_target(policy))
     else:
         drawn, target = draws.of_shares(policy, ids)
     known = drawn > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+import zlib
 from collections.abc import Sized
 from typing import Any
 
@@ -13,6 +14,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import GradientAccumulationScheduler
 from lightning.pytorch.strategies.launchers import _MultiProcessingLauncher
 from numpy.typing import NDArray
+from torch.utils.data import BatchSampler
 
 from adaptive_sampling.callbacks._epochwise import EpochwiseSampler
 from adaptive_sampling.callbacks._importance import DrawProbabilities
@@ -33,7 +35,7 @@ def check_permutation(permutation: NDArray[np.int64] | None, num_windows: int) -
         )
 
 
-def check_ranks(sampler: Sampler, update_every: int) -> None:
+def check_ranks(sampler: Sampler, update_every: int, permutation: NDArray[np.int64] | None) -> None:
     """What ranks exchange must have the same shape and come at the same steps on all of them; all ranks pass here.
 
     Raises:
@@ -48,6 +50,9 @@ def check_ranks(sampler: Sampler, update_every: int) -> None:
         "seed (-1: none given)": _seed_of(sampler),
         "block size": getattr(sampler, "block_size", 0),
         "number of windows drawn already": getattr(sampler, "position", 0),
+        # Each rank multiplies and permutes by its own.
+        "weights set before the training (here their checksum)": _checksum(sampler.factors),
+        "`permutation` (here its checksum)": _checksum(permutation),
     }
     ranks = numbers_of_ranks(*own.values())
     for name, values in zip(own, zip(*ranks, strict=True), strict=True):
@@ -64,8 +69,14 @@ def _seed_of(sampler: Sampler) -> int:
     return -1 if seed is None else int(seed) % 2**63
 
 
-def check_ids(ids: NDArray[np.int64], sampler: Sampler) -> None:
+def _checksum(array: NDArray[Any] | None) -> int:
+    return 0 if array is None else 1 + zlib.crc32(np.ascontiguousarray(array).view(np.uint8).data)
+
+
+def check_ids(ids: NDArray[np.int64], sampler: Sampler, loader: Any) -> None:
     """The ids in a batch must be those that the sampler drew: else losses would count for other windows.
+
+    A loader that batches in order is held to the very next ids; others to those that are drawn.
 
     Raises:
         MisconfigurationException: with the first that was not drawn.
@@ -73,7 +84,10 @@ def check_ids(ids: NDArray[np.int64], sampler: Sampler) -> None:
     if isinstance(sampler, EpochwiseSampler):  # torch's, which does not tell what it drew
         return
     waiting = sampler.waiting()
-    foreign = np.flatnonzero(~np.isin(ids, waiting))
+    if type(getattr(loader, "batch_sampler", None)) is BatchSampler and getattr(loader, "in_order", True):
+        foreign = np.flatnonzero(ids != waiting[: len(ids)]) if len(ids) <= len(waiting) else np.arange(1)
+    else:
+        foreign = np.flatnonzero(~np.isin(ids, waiting))
     if len(foreign):
         raise MisconfigurationException(
             f"the window ids in a batch must be what the sampler drew, got {int(ids[foreign[0]])} where it drew "
@@ -82,7 +96,9 @@ def check_ids(ids: NDArray[np.int64], sampler: Sampler) -> None:
         )
 
 
-def draw_probabilities(policy: WeightPolicy, sampler: Sampler) -> DrawProbabilities | None:
+def draw_probabilities(
+    policy: WeightPolicy, sampler: Sampler, factors: NDArray[np.float32] | None
+) -> DrawProbabilities | None:
     """What importance weights are made of; None where the policy wants none.
 
     Raises:
@@ -95,7 +111,7 @@ def draw_probabilities(policy: WeightPolicy, sampler: Sampler) -> DrawProbabilit
             "`importance` must be 0 with a WeightedRandomSampler, got "
             f"{policy.settings.importance!r}. Use AdaptiveSampler.from_weights(weights)."
         )
-    return DrawProbabilities(sampler)
+    return DrawProbabilities(sampler, factors)
 
 
 def check_loader(trainer: pl.Trainer, loader: Any, sampler: Sampler) -> None:

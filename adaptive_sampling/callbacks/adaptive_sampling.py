@@ -48,9 +48,9 @@ class AdaptiveSampling(pl.Callback):
     Where `policy` has an `importance` above 0, each batch gets "importance_weight", for `weighted_mean(losses, batch)`.
 
     Args:
-        sampler: the sampler of the train loader; default: found in the loader. Weights that it had before the
-            training stay in force, as factors. A torch `WeightedRandomSampler` works too, on one rank; adapted weights
-            count from the next epoch then.
+        sampler: the sampler of the train loader; default: found in the loader. Weights that it had before its
+            first training stay in force, as factors. A torch `WeightedRandomSampler` works too, on one rank; adapted
+            weights count from the next epoch then.
         policy: the policy; default `WeightPolicy()`. It is used by this callback alone.
         update_every: optimizer steps between two updates.
         id_key: key (or position) of the window ids in a batch.
@@ -85,7 +85,8 @@ class AdaptiveSampling(pl.Callback):
     ) -> None:
         if isinstance(update_every, bool) or not isinstance(update_every, int) or update_every < 1:
             raise ValueError(f"`update_every` must be a positive number of steps, got {update_every!r}.")
-        if not max_megabytes_in_checkpoint >= 0:
+        limit = max_megabytes_in_checkpoint
+        if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not limit >= 0:
             raise ValueError(
                 f"`max_megabytes_in_checkpoint` must be at least 0, got {max_megabytes_in_checkpoint!r}. "
                 "Give float('inf') to keep all state in the checkpoint."
@@ -153,7 +154,7 @@ class AdaptiveSampling(pl.Callback):
         sampler.bind(trainer.global_rank, trainer.world_size)
         sampler.manage()
         self._factors = sampler.factors
-        _joining.check_ranks(sampler, self.update_every)
+        _joining.check_ranks(sampler, self.update_every, self.permutation)
         _ = sampler.seed  # rank 0's choice reaches all ranks here, where all of them pass
         _joining.check_permutation(self.permutation, sampler.num_windows)
         self.policy.bind(sampler.num_windows)
@@ -166,7 +167,7 @@ class AdaptiveSampling(pl.Callback):
             if self._reused:
                 sampler.finish_epoch()
         if self._draws is None or not self._resumed:
-            self._draws = _joining.draw_probabilities(self.policy, sampler)
+            self._draws = _joining.draw_probabilities(self.policy, sampler, self._factors)
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Find the sampler, if still unknown, before a loader draws; put the capture around training_step."""
@@ -251,7 +252,8 @@ class AdaptiveSampling(pl.Callback):
             return
         if not self._checked_batch:
             assert self.sampler is not None
-            _joining.check_ids(window_ids(part, self.id_key).cpu().numpy(), self.sampler)
+            loader = choose_loader(trainer.train_dataloader, self.loader_key, self._expected)[1]
+            _joining.check_ids(window_ids(part, self.id_key).cpu().numpy(), self.sampler, loader)
             self._checked_batch = True
         if self._draws is not None:
             assert isinstance(self.sampler, AdaptiveSampler)
@@ -425,7 +427,7 @@ class AdaptiveSampling(pl.Callback):
         self.num_observations = int(state["num_observations"])
         self._scheduled_at = int(state["scheduled_at"])
         self._observed.load(state["observed"], self.sampler.rank, self.sampler.num_replicas)
-        self._draws = _joining.draw_probabilities(self.policy, self.sampler)
+        self._draws = _joining.draw_probabilities(self.policy, self.sampler, self._factors)
         if self._draws is not None and state["draws"] is not None:
             self._draws.load_state_dict(state["draws"])
         self._resumed = True

@@ -244,13 +244,21 @@ class TokenStore:
         Raises:
             IndexError: for an index out of range.
             MissingExtraError: if pyarrow is not installed.
+            StoreError: if the manifest cannot be read.
 
         Cost: reads three columns of the manifest.
         """
         if not 0 <= document < self.num_documents:
             raise IndexError(f"`document` must be in [0, {self.num_documents}), got {document}.")
         manifest = self.path.parent / "manifest.parquet"
-        return row_of_document(manifest, self.path.name, int(document)) if manifest.is_file() else None
+        if not manifest.is_file():
+            return None
+        try:
+            return row_of_document(manifest, self.path.name, int(document))
+        except (ValueError, KeyError, OSError) as error:  # what pyarrow raises of a file that is damaged or another's
+            raise StoreError(
+                f"`{manifest}` must be the manifest of a prepared folder, got {error}. Prepare again."
+            ) from None
 
     def check_eos(self) -> EosCheck:
         """Hold the EOS tokens against `document_ends`; `str` of the result says what differs.

@@ -406,8 +406,8 @@ class AdaptiveSampler(DistributedSampler[Any]):
         return self._factors
 
     def waiting(self) -> NDArray[np.int64]:
-        """int64 `[k]`: ids drawn and not yet consumed, of all ranks, in their order."""
-        return self._stream.ahead(self._stream.position)
+        """int64 `[k]`: this rank's ids that are drawn and not yet consumed, in their order."""
+        return self._stream.ahead(self._stream.position + self.rank, self._bound_world())
 
     def consume(self, num_local: int) -> None:
         """Count `num_local` further ids of this rank as trained on."""

@@ -275,21 +275,23 @@ class WindowDataset(Dataset[dict[str, torch.Tensor]]):
         some, shifts = ends > starts, layout.piece_shifts[pieces]
         return rows[some], (starts + shifts)[some], (ends + shifts)[some]
 
-    def trace(self, window_id: int) -> dict[str, Any]:
+    def trace(self, window_id: int, *, manifest: bool = True) -> dict[str, Any]:
         """Where a window is from, down to the file that its text was read from.
 
         Args:
             window_id: One id.
+            manifest: Whether the manifest is looked up.
 
         Returns:
             "window_id", "document" (store index of the one in which it starts), "document_key" (its hash), "source"
             (name), "start" and "end" (store positions of its first token and behind its last target),
             "start_in_document", and "manifest": the document's row, see `TokenStore.manifest_row`; None for a store
-            without a manifest, or where pyarrow, which reads it, is not installed.
+            without a manifest, or where pyarrow, which reads it, is not installed; absent if not asked for.
 
         Raises:
             IndexError: for an id out of range.
             TypeError: for an id that is no integer.
+            StoreError: if the manifest cannot be read.
 
         Cost: reads three columns of the manifest, if there is one.
         """
@@ -299,7 +301,7 @@ class WindowDataset(Dataset[dict[str, torch.Tensor]]):
             int(layout.store_positions(at, places.streams)[0]) for at in (places.firsts, places.firsts + places.targets)
         )
         document = int(layout.documents[layout.pieces_of(places.firsts, places.streams)][0])
-        return {
+        place = {
             "window_id": int(ids[0]),
             "document": document,
             "document_key": int(self.store.document_keys[document]),
@@ -307,8 +309,8 @@ class WindowDataset(Dataset[dict[str, torch.Tensor]]):
             "start": start,
             "end": end + 1,
             "start_in_document": start - (int(self.store.document_ends[document - 1]) if document else 0),
-            "manifest": self._manifest_row(document),
         }
+        return {**place, "manifest": self._manifest_row(document)} if manifest else place
 
     def _manifest_row(self, document: int) -> dict[str, Any] | None:
         try:

@@ -95,6 +95,31 @@ def test_ids_of_other_windows_are_refused_before_the_first_step(tmp_path):
     assert sorted(module.trained) == list(range(20, 44))
 
 
+def test_a_subset_in_another_order_is_refused_though_all_its_ids_are_drawn(tmp_path):
+    windows = Subset(Windows(), list(range(NUM_WINDOWS))[::-1])
+    sampler = ads.AdaptiveSampler(windows, seed=0)
+    sampler.lag = 2
+    with pytest.raises(MisconfigurationException, match="must be what the sampler drew"):
+        make_trainer(tmp_path, AdaptiveSampling(update_every=1)).fit(Bigram(), DataLoader(windows, 4, sampler=sampler))
+
+
+def test_windows_that_are_never_drawn_take_nothing_from_importance_weights(tmp_path):
+    given = (np.arange(NUM_WINDOWS) % 4 == 0).astype(np.float32)
+    sampler = ads.AdaptiveSampler.from_weights(given, seed=0)
+    sampler.lag = 2
+    seen = []
+
+    class Noting(Bigram):
+        def training_step(self, batch, batch_idx):
+            seen.extend(batch["importance_weight"].tolist())
+            return super().training_step(batch, batch_idx)
+
+    callback = AdaptiveSampling(sampler, ads.WeightPolicy(importance=1.0), update_every=2)
+    make_trainer(tmp_path, callback, max_epochs=1).fit(Noting(), DataLoader(Windows(), 4, sampler=sampler))
+    # Before the first update all that can be drawn is drawn alike.
+    assert seen[:8] == pytest.approx([1.0] * 8)
+
+
 @pytest.mark.parametrize("size", [40, 60])
 def test_a_sampler_of_another_size_than_the_dataset_is_refused(tmp_path, size):
     sampler = ads.AdaptiveSampler(size, seed=0)

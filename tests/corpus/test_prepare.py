@@ -596,5 +596,9 @@ def test_windows_lead_to_the_file_their_text_is_from(tmp_path, monkeypatch):
         assert row["raw_hash"] == hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
         seen.add(row["path"])
     assert len(seen) == 4
+    (dataset.store.path.parent / "manifest.parquet").write_bytes(b"no table")
+    with pytest.raises(StoreError, match=r"manifest\.parquet` must be the manifest of a prepared folder, got"):
+        dataset.trace(0)
+    assert "manifest" not in dataset.trace(0, manifest=False)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     assert dataset.trace(0)["manifest"] is None

@@ -82,12 +82,15 @@ def run(
     missing=0,
     seed=5,
     peeked=0,
+    own=None,
 ):
     """Ids per step on this rank, the sampler's weights, the policy's scores, and the warnings."""
     torch.manual_seed(0)
     data, module = Windows(SIZE - missing), make_module()
     sampler = ads.AdaptiveSampler(data, seed=seed, block_size=8)
     sampler.draw(peeked)
+    if own is not None:
+        sampler.set_weights([1.0 + own] + [1.0] * (SIZE - 1))
     sampler.lag = 3
     policy = ads.WeightPolicy(warmup=0, cooldown=0, normalize_every=2)
     ours = AdaptiveSampling(sampler, policy, update_every=4, max_megabytes_in_checkpoint=megabytes)
@@ -135,6 +138,7 @@ def main(folder):
     results["one window fewer on the last"] = run(world, missing=int(int(os.environ["RANK"]) == world - 1))
     results["own seeds"] = run(world, seed=5 + int(os.environ["RANK"]))
     results["drawn on one alone"] = run(world, peeked=int(os.environ["RANK"]))
+    results["own weights"] = run(world, own=int(os.environ["RANK"]))
     results["odd"] = run(world, make_module=lambda: Module(odd_at=2))
     results["real losses"] = run(world, make_module=lambda: Module(fixed=False), epochs=1)
     results["perturbed"] = run(world, perturb=True)

@@ -135,6 +135,7 @@ def test_ranks_of_different_orders_are_told_the_same_before_the_first_step(train
     _, world, results = trained
     for name, message in {
         "own seeds": f"all ranks must have the same seed (-1: none given), got {[5 + r for r in range(world)]} by rank",
+        "own weights": "same weights set before the training (here their checksum), got",
         "drawn on one alone": f"same number of windows drawn already, got {[*range(world)]} by rank",
     }.items():
         for rank in results[name]:
