@@ -119,6 +119,21 @@ def test_text_by_pattern_reads_packed_files_once_and_takes_a_part(tmp_path):
     assert 70 < len(fewer) < 130
 
 
+def test_patterns_of_other_text_make_another_corpus(tmp_path):
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        for number in range(30):
+            words = " ".join(f"{folder}{number * k % 97}" for k in range(200 if folder == "one" else 400))
+            (tmp_path / folder / f"{number}.txt").write_text(words)
+    one, two = (
+        text_runs.scenario_data(
+            "real", text={"pages": f"{tmp_path}/{folder}/*.txt"}, embedded=False, root=str(tmp_path / "runs")
+        )
+        for folder in ("one", "two")
+    )
+    assert len(two.dataset) > 1.5 * len(one.dataset)
+
+
 def test_scenario_data_writes_once_and_weighs_sources_as_held_out(tmp_path, monkeypatch):
     for number in range(40):
         for source_name in ("a", "b"):
