@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from adaptive_sampling._random import keyed_generator
 from adaptive_sampling.neighbors._checks import positive_integer
@@ -118,14 +119,16 @@ def token_features(input_ids: Any, labels: Any = None) -> Float32:
             raise ValueError(f"`labels` must have the shape of `input_ids` {tokens.shape}, got {real.shape}.")
         if not real[:, -1].all():
             lengths = np.where(real.any(1), width - real[:, ::-1].argmax(1), 0)
+    buckets = np.empty((rows, 2 * width - 1), np.int64)
     singles, pairs = _hashed(tokens.astype(np.uint32))
     first_bucket = (np.arange(rows, dtype=np.int64) * NUM_BUCKETS)[:, None]
-    counts = np.zeros(rows * NUM_BUCKETS + 1, dtype=np.int64)  # and one for all that is padding
-    for hashed, shorter in ((singles, 0), (pairs, 1)):
-        buckets = first_bucket + hashed
-        if lengths is not None:
-            np.putmask(buckets, np.arange(width - shorter) >= lengths[:, None] - shorter, rows * NUM_BUCKETS)
-        counts += np.bincount(buckets.ravel(), minlength=len(counts))
+    np.add(first_bucket, singles, out=buckets[:, :width])
+    np.add(first_bucket, pairs, out=buckets[:, width:])
+    if lengths is not None:
+        for part, shorter in ((buckets[:, :width], 0), (buckets[:, width:], 1)):
+            # One bucket for all that is padding.
+            np.putmask(part, np.arange(width - shorter) >= lengths[:, None] - shorter, rows * NUM_BUCKETS)
+    counts = np.bincount(buckets.reshape(-1), minlength=rows * NUM_BUCKETS + 1)
     return np.sqrt(counts[:-1].astype(np.float32)).reshape(rows, NUM_BUCKETS)
 
 
@@ -229,15 +232,17 @@ class HashedFeaturizer:
             vectors = (rows @ projection) / np.where(norms > 0, norms, 1) - centre
             return np.asarray(_unit(np.where(norms > 0, vectors, 0)), dtype=np.float32)
 
-        return fill_features(
-            compute,
-            len(dataset),
-            self.dim,
-            batch_size=self.batch_size,
-            settings={"features": "hashed", "seed": self.seed},
-            out=out,
-            progress=progress,
-        )
+        # The products are so small that threads would spend their time waiting for the next one.
+        with threadpool_limits(limits=1, user_api="blas"):
+            return fill_features(
+                compute,
+                len(dataset),
+                self.dim,
+                batch_size=self.batch_size,
+                settings={"features": "hashed", "seed": self.seed},
+                out=out,
+                progress=progress,
+            )
 
 
 def _check_readable(dataset: Any) -> None:

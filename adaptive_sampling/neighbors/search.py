@@ -14,7 +14,16 @@ from numpy.typing import NDArray
 
 from adaptive_sampling._random import keyed_generator
 from adaptive_sampling.neighbors._checks import feature_matrix, group_codes, positive_integer
-from adaptive_sampling.neighbors.indexes import Exact, IndexKind, Metric, Searcher, build, choose_kind, compared
+from adaptive_sampling.neighbors.indexes import (
+    Exact,
+    Indexed,
+    IndexKind,
+    Metric,
+    Searcher,
+    build,
+    choose_kind,
+    compared,
+)
 from adaptive_sampling.neighbors.rows import Float32, Rows, common_part
 
 RECALL_QUERIES = 1000
@@ -152,7 +161,17 @@ def nearest(
     if len(base) == 0 or len(asked) == 0:
         return result
     searcher = build(base, kind, metric, seed=seed, memory_limit=limit, folder=None if folder is None else Path(folder))
-    recall, recall_queries, deepened = _reach_recall(searcher, base, asked, own, k, metric, min_recall, seed)
+    recall, recall_queries, deepened = _reach_recall(
+        searcher, base, asked, own, k, metric, min_recall, seed, index == "auto"
+    )
+    if recall < min_recall and index == "auto" and _is_dear(searcher):
+        searcher, recall, recall_queries, deepened = Exact(base, metric), 1.0, 0, deepened + 1
+    elif recall < min_recall:
+        warnings.warn(
+            f"recall {recall:.3f} of {searcher.kind} search stays below `min_recall` {min_recall} at its deepest "
+            f"({searcher.effort}). Use index='exact', or longer features.",
+            stacklevel=2,
+        )
     _fill(result, searcher, base, asked, own, excluded, base_codes, asked_codes, min_similarity, shift)
     return Neighbors(
         **{
@@ -226,8 +245,12 @@ def _reach_recall(
     metric: Metric,
     bound: float,
     seed: int,
+    until_dear: bool,
 ) -> tuple[float, int, int]:
-    """Measured recall, on how many queries, and how often the search had to be deepened for it."""
+    """Measured recall, on how many queries, and how often the search had to be deepened for it.
+
+    With `until_dear` it gives up where a deeper search takes longer than an exact one.
+    """
     if searcher.exact:
         return 1.0, 0, 0
     count = min(RECALL_QUERIES, len(asked))
@@ -239,17 +262,15 @@ def _reach_recall(
     while True:
         found = _without_self(searcher, queries, own[chosen], base, fetch, metric)
         recall = recall_of(found[:, :k], truth[:, :k])
-        if recall >= bound or not searcher.deepen():
+        if recall >= bound or (until_dear and _is_dear(searcher)) or not searcher.deepen():
             break
         deepened += 1
         _log.info("recall %.3f below %.3f: searching deeper (%s)", recall, bound, searcher.effort)
-    if recall < bound:
-        warnings.warn(
-            f"recall {recall:.3f} of {searcher.kind} search stays below `min_recall` {bound} at its deepest "
-            f"({searcher.effort}). Use index='exact', or longer features.",
-            stacklevel=3,
-        )
     return recall, count, deepened
+
+
+def _is_dear(searcher: Searcher) -> bool:
+    return isinstance(searcher, Indexed) and searcher.deeper_is_dearer_than_exact
 
 
 def _without_self(

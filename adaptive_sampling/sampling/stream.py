@@ -17,6 +17,7 @@ from adaptive_sampling.errors import StateMismatchError
 from adaptive_sampling.sampling._ahead import DrawnAhead, Engine
 from adaptive_sampling.sampling._checks import checked_weights
 from adaptive_sampling.sampling._node_memory import NodeMemory
+from adaptive_sampling.sampling._seen import SeenWindows
 from adaptive_sampling.sampling._sources import SourceMap
 from adaptive_sampling.sampling.mixture import Mixture, check_sources, draw_shares, mean_targets
 from adaptive_sampling.sampling.shares import ShareSchedule
@@ -70,8 +71,7 @@ class DrawStream:
         self._shares = self._first_shares = shares
         self._stratified = stratified
         self._ahead = DrawnAhead(self._new_engine, num_windows, block_size)
-        self._seen: NDArray[np.uint8] | None = None
-        self._num_seen = 0
+        self._seen: SeenWindows | None = None
         self._check_sources(self._ahead.weights)
 
     @property
@@ -240,10 +240,7 @@ class DrawStream:
     def advance(self, position: int) -> None:
         """Consume up to `position`, which must have been drawn."""
         if self._seen is not None:
-            ids = self.ahead(self.position)[: position - self.position]
-            bits = np.uint8(1) << (ids & 7).astype(np.uint8)
-            self._num_seen += len(np.unique(ids[(self._seen[ids >> 3] & bits) == 0]))
-            np.bitwise_or.at(self._seen, ids >> 3, bits)
+            self._seen.add(self.ahead(self.position)[: position - self.position])
         self.position = position
 
     def jump(self, epoch: int) -> None:
@@ -262,14 +259,12 @@ class DrawStream:
     def track_seen(self) -> None:
         """From now on keep one bit per window: was it ever consumed?"""
         if self._seen is None:
-            self._seen = np.zeros(-(-self.num_windows // 8), np.uint8)
+            self._seen = SeenWindows(self.num_windows)
 
     @property
     def share_seen(self) -> float:
         """Share of the windows consumed at least once since `track_seen`; NaN without it."""
-        if self._seen is None:
-            return float("nan")
-        return self._num_seen / self.num_windows
+        return float("nan") if self._seen is None else self._seen.share
 
     # --- state ------------------------------------------------------------------------------------------------------
 
@@ -300,7 +295,7 @@ class DrawStream:
                 "together": ahead.place.together,
                 "buffer": torch.from_numpy(ahead.ids[self.position - ahead.ids_from :].copy()),
                 "aside": torch.from_numpy(ahead.aside.copy()),
-                "seen": None if self._seen is None else torch.from_numpy(self._seen.copy()),
+                "seen": None if self._seen is None else torch.from_numpy(self._seen.bits.copy()),
                 "scheduled": ahead.schedule.state_list(),
                 # Calls that a faster rank made before this one, whose weights are in the engine already.
                 "carried_out_before": max(ahead.place.applied - ahead.made, 0),
@@ -338,8 +333,7 @@ class DrawStream:
             self.seed, self._shares = before
             raise
         self.position = int(state["position"])
-        self._seen = None if state["seen"] is None else as_array("seen", state["seen"]).copy()
-        self._num_seen = 0 if self._seen is None else int(np.bitwise_count(self._seen).sum(dtype=np.int64))
+        self._seen = None if state["seen"] is None else SeenWindows(self.num_windows, as_array("seen", state["seen"]))
 
     def _load(self, state: dict[str, Any], saved: dict[str, Any], to_do: bool) -> None:
         """Take over the state; what is shared only where that is still `to_do`."""

@@ -20,6 +20,11 @@ from adaptive_sampling.weights.drift import Trend
 VERSION = 2
 # Full passes may take this share of the time.
 _TIME_SHARE = 0.005
+# From so many windows on, a full pass costs more than an update's worth of training gives back ...
+_MANY_WINDOWS = 1 << 18
+# ... and waits until one observation for each so many windows says something new. A pass takes some 50 ns per window,
+# training on one takes milliseconds.
+_WINDOWS_PER_OBSERVATION = 256
 
 
 @dataclass
@@ -32,6 +37,7 @@ class Clock:
         updates_since_pass: updates since the last full pass.
         pass_step: optimizer steps done at the last full pass; −1: there was none.
         least_steps: optimizer steps that lie between two passes at least, since passes are slow; 0: not decided yet.
+        observed_since_pass: observations since the last full pass.
     """
 
     step: int = 0
@@ -39,16 +45,18 @@ class Clock:
     updates_since_pass: int = 0
     pass_step: int = -1
     least_steps: int = 0
+    observed_since_pass: int = 0
 
-    def tick(self, step: int) -> None:
+    def tick(self, step: int, observations: int) -> None:
         """An update at `step`."""
         self.step = step
         self.updates += 1
         self.updates_since_pass += 1
+        self.observed_since_pass += observations
 
     def passed(self) -> None:
         """A full pass at the current step."""
-        self.updates_since_pass = 0
+        self.updates_since_pass = self.observed_since_pass = 0
         self.pass_step = self.step
 
     def decide(self, pass_seconds: float, seconds_per_step: float) -> None:
@@ -59,13 +67,26 @@ class Clock:
         if self.least_steps == 0:
             self.least_steps = 1 << math.ceil(math.log2(max(pass_seconds / (_TIME_SHARE * seconds_per_step), 1.0)))
 
-    def pass_is_due(self, *, news: bool, interval: int, total_steps: int | None, turning_points: Sequence[int]) -> bool:
-        """Is it time: the first scores, a turn of a ramp or schedule, 1 % of the training, or `interval` updates."""
+    def pass_is_due(
+        self,
+        *,
+        news: bool,
+        interval: int,
+        num_windows: int,
+        total_steps: int | None,
+        turning_points: Sequence[int],
+    ) -> bool:
+        """Is it time: the first scores, a turn of a ramp or schedule, 1 % of the training, or `interval` updates.
+
+        The latter two wait where passes are slow or little was observed for so many windows.
+        """
         if self.pass_step < 0 or news:
             return True
         if any(self.pass_step < end <= self.step for end in turning_points):
             return True
         if self.step - self.pass_step < self.least_steps:
+            return False
+        if num_windows >= _MANY_WINDOWS and self.observed_since_pass * _WINDOWS_PER_OBSERVATION < num_windows:
             return False
         if self.updates_since_pass >= interval:
             return True

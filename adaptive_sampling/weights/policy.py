@@ -64,7 +64,8 @@ class WeightPolicy:
 
     Each update takes the observed windows through all steps; quantiles, means, levels, λ and m hold from one full pass
     over all windows to the next. A pass comes with the first scores, where ramps and schedules turn, after every 1 % of
-    the training where its length is known, and after `normalize_every` updates; slow passes come less often.
+    the training where its length is known, and after `normalize_every` updates. Slow passes come less often: from 2^18
+    windows on, the latter two wait for one observation per 256 windows.
 
     Args:
         signal: name ("loss", "log_loss", "uncertainty", "progress") or a `Signal`; "loss": mean per target token, in
@@ -82,7 +83,7 @@ class WeightPolicy:
         cap: largest weight, as a multiple of the mean; at least 1. A number or a `Schedule`.
         warmup: fraction of training (float) or number of steps (int) over which λ rises from 0 to 1.
         cooldown: likewise, over which λ falls back to 0 at the end.
-        normalize_every: updates between two full passes, at most.
+        normalize_every: updates between two full passes, at most, unless passes are slow.
         importance: γ of `importance_weights`, a number or a `Schedule`; 0: no correction.
         scarcity_measure: how `scarcity` enters: "density" multiplies, "distance" and "cluster" blend.
         gate: groups and windows whose value falls less than this share of the mean fall count for proportionally less:
@@ -319,12 +320,13 @@ class WeightPolicy:
             observed, means = observed[finite], means[finite]
         self._table.observe(observed, means, self._note_levels(observed, means), self.settings.decay)
         self.dropped += dropped
-        self._clock.tick(now)
+        self._clock.tick(now, len(observed))
         if seconds_per_step is not None and self._pass_seconds > 0:
             self._clock.decide(self._pass_seconds, float(seconds_per_step))
         if num_windows != before or self._clock.pass_is_due(
             news=len(observed) > 0 and not self._frozen.any_seen,
             interval=self.settings.normalize_every,
+            num_windows=num_windows,
             total_steps=self.total_steps,
             turning_points=self._turning_points(self.total_steps),
         ):

@@ -35,7 +35,7 @@ def main(path, k, num_queries):
     # Looks deeper until it is as good as ours has to be.
     for ef in (32, 64, 128, 256, 512, 1024):
         graph.set_ef(ef)
-        found = np.sort(graph.knn_query(features[chosen], k=k + 1)[1], axis=1)
+        found = np.sort(graph.knn_query(features[chosen], k=k + 1)[0], axis=1)
         # Everything as near as the farthest true one counts, as in ours.
         near = ((features[chosen][:, None] - features[found]) ** 2).sum(-1)
         recall = float((near <= distance[:, -1:] ** 2 * (1 + 1e-4) + 1e-6).sum(1).clip(max=k + 1).mean() / (k + 1))

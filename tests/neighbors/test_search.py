@@ -183,6 +183,18 @@ def test_a_search_below_the_wanted_recall_looks_deeper_and_says_so():
     assert abs(shallow.recall - of_all) < 0.02
 
 
+def test_auto_compares_all_rows_where_cells_would_take_longer(monkeypatch):
+    monkeypatch.setattr(indexes, "EXACT_UP_TO", 100)
+    # Rows without any structure: nearest ones lie in no cell in particular.
+    rows = unit(np.random.default_rng(0), 5000, dim=64)
+    found = nearest(rows, num_neighbors=10, min_recall=0.99)
+    assert (found.index, found.recall, found.recall_queries) == ("exact", 1.0, 0)
+    assert found.deepened > 0
+    np.testing.assert_array_equal(found.ids, nearest(rows, num_neighbors=10, index="exact").ids)
+    assert nearest(rows, num_neighbors=10, min_recall=0.1).index == "ivf"
+    assert nearest(rows, num_neighbors=10, index="ivf", min_recall=0.99).index == "ivf"
+
+
 def test_a_search_that_cannot_reach_the_recall_warns(monkeypatch):
     monkeypatch.setattr(indexes.Indexed, "deepen", lambda self: False)
     with pytest.warns(UserWarning, match=r"recall 0\.\d+ of ivf search stays below `min_recall` 0.99"):

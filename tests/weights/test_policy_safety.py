@@ -292,6 +292,28 @@ def test_fast_passes_stay_as_often_as_they_were():
         policy.update([0], [1.0], seconds_per_step=0)
 
 
+def test_passes_over_many_windows_wait_until_enough_was_observed_and_so_after_a_resume():
+    length, total = 1 << 18, 200
+    policy = make(length, total, normalize_every=1)
+    ids = np.arange(300)
+
+    def passes(policy, steps):
+        return [s for s in steps if policy.update(ids + s, np.ones(300), step=s).ids is None]
+
+    # The first scores make a pass at once; then 2^18 / 256 = 1,024 observations are four updates of 300.
+    assert passes(policy, range(1, 7)) == [1, 5]
+    other = make(length, total, normalize_every=1)
+    other.load_state_dict(policy.state_dict())
+    assert passes(policy, range(7, 15)) == passes(other, range(7, 15)) == [9, 13]
+    few = make(length - 1, total, normalize_every=1)
+    assert passes(few, range(1, 5)) == [1, 2, 3, 4]
+
+
+def test_passes_over_many_windows_come_where_a_ramp_turns_all_the_same():
+    policy = make(1 << 18, 200, normalize_every=100, warmup=7)
+    assert [s for s in range(1, 10) if policy.update([0], [1.0], step=s).ids is None] == [1, 7]
+
+
 def test_the_default_policy_warns_of_nothing():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
