@@ -8,6 +8,7 @@ from typing import Any
 from lightning.pytorch.strategies import Strategy
 from torch import Tensor
 
+from adaptive_sampling.callbacks._capture_way import CaptureWay
 from adaptive_sampling.callbacks.loss_capture import LossCapture
 from adaptive_sampling.weights import recording
 
@@ -40,11 +41,12 @@ class StepWatch:
 
     def _wrap(self, strategy: Strategy) -> None:
         original = strategy.training_step
+        way = CaptureWay()
 
         def training_step(*args: Any, **kwargs: Any) -> Any:
             # A new capture for each step: one that grows would make a compiled module compile again.
             capture = LossCapture(entropy=self._entropy)
-            with recording() as recorded, capture:
+            with recording() as recorded, way.watching(capture):
                 outputs = original(*args, **kwargs)
             if self.capture is None:
                 # A closure may run the step again (LBFGS): the first run sees the parameters that the batch met.

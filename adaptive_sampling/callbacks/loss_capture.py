@@ -58,6 +58,10 @@ class LossCapture(TorchFunctionMode):
     Args:
         entropy: note entropies too.
 
+    Attributes:
+        calls: what was noted, in order.
+        calling: a call is being made and noted at this moment.
+
     Cost:
         A gather over the targets in the first case; one more forward pass of the loss in the second. Entropies take two
         more looks at all logits.
@@ -66,6 +70,7 @@ class LossCapture(TorchFunctionMode):
     def __init__(self, *, entropy: bool = False) -> None:
         super().__init__()
         self.calls: list[ElementLosses] = []
+        self.calling = False
         self._entropy = entropy
 
     def __torch_function__(
@@ -75,7 +80,15 @@ class LossCapture(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is not F.cross_entropy:
             return func(*args, **kwargs)
-        return self._cross_entropy(func, *args, **kwargs)
+        return self.note(func, *args, **kwargs)
+
+    def note(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """What `func`, which is cross_entropy, returns for these arguments; the call is noted in `calls`."""
+        self.calling = True
+        try:
+            return self._cross_entropy(func, *args, **kwargs)
+        finally:
+            self.calling = False
 
     def _cross_entropy(
         self,
