@@ -69,7 +69,7 @@ class EpochwiseSampler:
         """What the next epoch draws by, the user's own factors included: float32 `[N]`, a copy."""
         return self.torch_sampler.weights.numpy().astype(np.float32)
 
-    def set_weights(self, weights: NDArray[np.float32]) -> None:
+    def deal(self, weights: NDArray[np.float32]) -> None:
         """Replace all weights, from the next epoch on."""
         self._weights[:] = weights
         self._apply()
@@ -100,8 +100,9 @@ class EpochwiseSampler:
             stacklevel=2,
         )
 
-    def manage(self) -> None:
+    def manage(self) -> bool:
         """Nothing to manage."""
+        return False
 
     def track_seen(self) -> None:
         """Draws are not counted."""
@@ -133,4 +134,4 @@ class EpochwiseSampler:
                 f"this one has {self.num_windows}. Train with the kind of sampler and the data of the saved run."
             )
         self.position = int(state["position"])
-        self.set_weights(state["weights"].numpy())
+        self.deal(state["weights"].numpy())

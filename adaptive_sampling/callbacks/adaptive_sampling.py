@@ -48,8 +48,8 @@ class AdaptiveSampling(pl.Callback):
     Where `policy` has an `importance` above 0, each batch gets "importance_weight", for `weighted_mean(losses, batch)`.
 
     Args:
-        sampler: the sampler of the train loader; default: found in the loader. Weights that it had before its
-            first training stay in force, as factors. A torch `WeightedRandomSampler` works too, on one rank; adapted
+        sampler: the sampler of the train loader; default: found in the loader. Weights that were set before a
+            training stay in force, as factors. A torch `WeightedRandomSampler` works too, on one rank; adapted
             weights count from the next epoch then.
         policy: the policy; default `WeightPolicy()`. It is used by this callback alone.
         update_every: optimizer steps between two updates.
@@ -152,7 +152,7 @@ class AdaptiveSampling(pl.Callback):
     def _attach(self, trainer: pl.Trainer, sampler: AdaptiveSampler | EpochwiseSampler) -> None:
         self.sampler = sampler
         sampler.bind(trainer.global_rank, trainer.world_size)
-        sampler.manage()
+        other_factors = sampler.manage()
         self._factors = sampler.factors
         _joining.check_ranks(sampler, self.update_every, self.permutation)
         _ = sampler.seed  # rank 0's choice reaches all ranks here, where all of them pass
@@ -163,9 +163,11 @@ class AdaptiveSampling(pl.Callback):
             self._restore(self._waiting_state)
             self._waiting_state = None
         elif not self._resumed and self.num_steps == 0:
-            sampler.set_weights(self._dealt(None, self.policy.initial_weights())[1])
+            sampler.deal(self._dealt(None, self.policy.initial_weights())[1])
             if self._reused:
                 sampler.finish_epoch()
+        elif other_factors:
+            sampler.deal(self._dealt(None, self.policy.weights)[1])
         if self._draws is None or not self._resumed:
             self._draws = _joining.draw_probabilities(self.policy, sampler, self._factors)
 

@@ -128,6 +128,7 @@ class AdaptiveSampler(DistributedSampler[Any]):
             self.bind(rank, world_size)
         self.lag = 32
         self._managed = False
+        self._touched = False  # weights were set, and no trainer has looked at them yet
         self._factors: NDArray[np.float32] | None = None
         self._newest = 0  # generation of the iterator that may draw
         self._epoch = 0  # loader epoch
@@ -274,6 +275,7 @@ class AdaptiveSampler(DistributedSampler[Any]):
             ValueError, TypeError: naming the first offending window; the old weights stay.
         """
         self._stream.set_weights(weights)
+        self._touched = True
 
     def update_weights(self, ids: Any, values: Any) -> None:
         """Change the weights of some windows; blocks drawn from now on see them.
@@ -286,6 +288,7 @@ class AdaptiveSampler(DistributedSampler[Any]):
             ValueError, TypeError: naming the first offending id and value; the old weights stay.
         """
         self._stream.update_weights(ids, values)
+        self._touched = True
 
     def schedule_weights(self, position: int, ids: Any, values: Any) -> None:
         """Let new weights count from the first block that starts at or behind stream `position`.
@@ -301,6 +304,7 @@ class AdaptiveSampler(DistributedSampler[Any]):
         """
         cure = f"Set `sampler.lag` (now {self.lag} steps) to num_workers x prefetch_factor + 2 or more before training."
         self._stream.schedule_weights(position, ids, values, cure)
+        self._touched = False
 
     def probabilities(self, ids: Any = None) -> NDArray[np.float64]:
         """Probability per draw of `ids` (default: all windows), float64.
@@ -390,15 +394,27 @@ class AdaptiveSampler(DistributedSampler[Any]):
 
     # --- under a callback -------------------------------------------------------------------------------------------
 
-    def manage(self) -> None:
+    def manage(self) -> bool:
         """Let a trainer decide what is consumed: from now on ids count when `consume` says they were trained on.
 
-        Weights that were set before, if they differ, become `factors`.
+        Weights that were set since it was last called, if they differ, become `factors`; equal ones leave none.
+
+        Returns:
+            Whether any were set.
         """
-        if not self._managed and self.weights.min() != self.weights.max():
+        self._managed = True
+        if not self._touched:
+            return False
+        self._touched, self._factors = False, None
+        if self.weights.min() != self.weights.max():
             self._factors = self.weights.copy()
             self._factors.flags.writeable = False
-        self._managed = True
+        return True
+
+    def deal(self, weights: NDArray[np.float32]) -> None:
+        """As `set_weights`, by the trainer."""
+        self._stream.set_weights(weights)
+        self._touched = False
 
     @property
     def factors(self) -> NDArray[np.float32] | None:
@@ -468,6 +484,7 @@ class AdaptiveSampler(DistributedSampler[Any]):
         """
         if not state.get("managed"):
             self.load_full_state(state)
+            self._touched = True
 
     def load_full_state(self, state: dict[str, Any]) -> None:
         """Counterpart of `full_state`."""

@@ -55,6 +55,25 @@ def test_weights_that_the_sampler_had_stay_in_force(tmp_path):
     np.testing.assert_allclose(callback.sampler.weights, second.policy.weights * GIVEN, rtol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:AdaptiveSampling was used in an earlier fit")
+@pytest.mark.parametrize("goes_on", [True, False], ids=["one training goes on", "another training"])
+@pytest.mark.parametrize("other", [GIVEN[::-1], np.ones(NUM_WINDOWS)], ids=["other weights", "equal weights"])
+def test_weights_set_between_two_fits_take_the_place_of_the_factors(tmp_path, goes_on, other):
+    loader, callback = own_parts()
+    trainer = make_trainer(tmp_path, callback, max_epochs=2)
+    trainer.fit(Bigram(), loader)
+    callback.sampler.set_weights(other)
+    if goes_on:
+        trainer.fit_loop.max_epochs = 3
+    else:
+        trainer = make_trainer(tmp_path, callback, max_epochs=1)
+    module = Bigram()
+    trainer.fit(module, loader)
+    assert len(module.trained) >= NUM_WINDOWS - 4
+    np.testing.assert_allclose(callback.sampler.weights, callback.policy.weights * other, rtol=1e-6)
+    assert (28 + 14 in module.trained) == bool(other[42])
+
+
 @pytest.mark.parametrize("rebuilt", [True, False])
 def test_factors_come_back_from_a_checkpoint(tmp_path, rebuilt):
     torch.manual_seed(0)
