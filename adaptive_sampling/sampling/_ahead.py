@@ -143,30 +143,40 @@ class DrawnAhead:
         """Hand a change over to the engine."""
         self._begin_change()
         self.place.applied = change.number + 1
-        changed: slice | NDArray[np.int64] = slice(None) if change.ids is None else change.ids
         if self.engine is None:
             # Before the first block weights are only replaced: nothing is issued, so nothing is issued twice.
-            self._weights_before_start[changed] = change.values
+            self._weights_before_start[slice(None) if change.ids is None else change.ids] = change.values
             return
-        several = self._most_together > 1 and not isinstance(self.engine, Mixture)
-        before = self._owed(changed).copy() if several else None
-        if change.ids is None:
-            self.engine.set_weights(change.values)
+        if isinstance(self.engine, Mixture) or self._most_together == 1:
+            counts = False  # blocks are drawn one by one, and nothing is kept aside
+            self._hand_over(self.engine, change)
+        elif change.ids is None:
+            owed = self._owed(self.engine)
+            before = owed.copy()
+            self._hand_over(self.engine, change)
+            counts = not np.array_equal(before, owed)
         else:
-            self.engine.update_weights(change.ids, change.values)
-        if before is not None and not np.array_equal(before, self._owed(changed)):
+            counts = self.engine.update_weights(change.ids, change.values)
+        if counts:
             self.place.together = 1
             self.aside = self.aside[:0]
+
+    @staticmethod
+    def _hand_over(engine: Engine, change: Change) -> None:
+        if change.ids is None:
+            engine.set_weights(change.values)
+        else:
+            engine.update_weights(change.ids, change.values)
 
     @property
     def _most_together(self) -> int:
         """Blocks that may be drawn at once."""
         return max(_MOST_TOGETHER // self.block_size, 1)
 
-    def _owed(self, which: slice | NDArray[np.int64]) -> NDArray[Any]:
-        """What draws of some windows depend on."""
-        assert isinstance(self.engine, (Tickets, Multinomial))
-        return (self.engine.tickets if isinstance(self.engine, Tickets) else self.engine.weights)[which]
+    @staticmethod
+    def _owed(engine: Tickets | Multinomial) -> NDArray[Any]:
+        """What draws depend on; a view."""
+        return engine.tickets if isinstance(engine, Tickets) else engine.weights
 
     # --- draws ------------------------------------------------------------------------------------------------------
 

@@ -142,10 +142,13 @@ class Multinomial(_Engine):
         self.weights[:] = weights
         self._sums.rebuild()
 
-    def update_weights(self, ids: NDArray[np.int64], values: NDArray[np.float32]) -> None:
-        """Change the weights of `ids` (each id once)."""
+    def update_weights(self, ids: NDArray[np.int64], values: NDArray[np.float32]) -> bool:
+        """Change the weights of `ids` (each id once); gives whether draws come out otherwise now."""
+        if np.array_equal(self.weights[ids], values):
+            return False
         self.weights[ids] = values
         self._sums.refresh(ids)
+        return True
 
     def draw(self, size: int, generator: np.random.Generator) -> NDArray[np.int64]:
         """`size` ids, int64, at most as many as the epoch still holds."""
@@ -230,18 +233,21 @@ class Tickets(_Engine):
         self.weights[:] = weights
         self._issue_from(0.0)
 
-    def update_weights(self, ids: NDArray[np.int64], values: NDArray[np.float32]) -> None:
-        """Change the weights of `ids` (each id once) and exchange their tickets."""
+    def update_weights(self, ids: NDArray[np.int64], values: NDArray[np.float32]) -> bool:
+        """Change the weights of `ids` (each id once) and exchange their tickets; gives whether any were exchanged."""
         self._elapsed, self._since = self._now(), 0
         tickets, more = self.tickets[ids], values.astype(np.float64) - self.weights[ids]
         owed = self._balance[ids] + tickets + more * (self._claimed - self._elapsed)
         issued, self._balance[ids] = award(*split(owed, values > 0), self._shift)
-        self._tickets.add(ids, issued - tickets)
+        exchanged = np.flatnonzero(issued != tickets)
+        if len(exchanged):
+            self._tickets.add(ids[exchanged], (issued - tickets)[exchanged])
         self.weights[ids] = values
         self.total_weight += float(more.sum())
         self._largest_total = max(self._largest_total, self.total_weight)
         if self.total_weight < _CANCELLED * self._largest_total:
             self._sum_weights()
+        return len(exchanged) > 0
 
     def draw(self, size: int, generator: np.random.Generator) -> NDArray[np.int64]:
         """`size` ids, int64, at most as many as the epoch still holds."""
