@@ -102,7 +102,7 @@ def write_prepared(
     shutil.copyfile(tokenizer, new / "tokenizer.json")
     places = _Places(len(kept.first))
     stored = kept.stored()
-    counter = StageCounter(report, "writing", int(tokens.all_lengths[stored].sum()) * tokens.itemsize)
+    counter = StageCounter(report, "writing", int(tokens.all_lengths[stored].sum()) * tokens.dtype.itemsize)
     for split in SPLITS:
         chosen = stored & (kept.held_out == (split == "validation"))
         known = None

@@ -15,9 +15,17 @@ from numpy.typing import NDArray
 
 from adaptive_sampling._random import stable_hash
 from adaptive_sampling.corpus._pool import Workers
-from adaptive_sampling.corpus._tasks import ReadJob, TokenizeJob, read_chunk, read_texts, tokenize_chunk
+from adaptive_sampling.corpus._tasks import (
+    FeatureJob,
+    ReadJob,
+    TokenizeJob,
+    feature_chunk,
+    read_chunk,
+    read_texts,
+    tokenize_chunk,
+)
 from adaptive_sampling.corpus._work import Chunk, ChunkTokens, Work, chunks_of
-from adaptive_sampling.corpus.duplicates import MIN_BYTES, first_of_equal, near_copies
+from adaptive_sampling.corpus.duplicates import MIN_BYTES, first_of_equal, fitted, near_copies
 from adaptive_sampling.corpus.manifest import split_of
 from adaptive_sampling.corpus.progress import Report, StageCounter
 from adaptive_sampling.corpus.readers import Document, check_first
@@ -125,16 +133,34 @@ class Run:
         self.first = first_of_equal(self.digests, self.candidates)
         return np.where(self.first < 0, np.arange(len(self.first)), self.first)
 
-    def near_sets(self, tokens: ChunkTokens) -> NDArray[np.int64]:
+    def near_sets(self, workers: Workers, tokens: ChunkTokens) -> NDArray[np.int64]:
         """First document of the near-copy set of each document that is no exact duplicate; −1 elsewhere."""
         sets = np.full(len(self.first), -1, np.int64)
         unique = self._unique()
         sets[unique] = np.flatnonzero(unique)
-        rows = np.flatnonzero(unique & (self.bytes >= MIN_BYTES))
+        compared = unique & (self.bytes >= MIN_BYTES)
+        rows = np.flatnonzero(compared)
         if len(rows) > 1:
-            labels = near_copies(lambda number: tokens.document(int(rows[number])), tokens.all_lengths[rows])
-            sets[rows] = rows[labels]
+            features = self._features(workers, tokens, compared)
+            sets[rows] = rows[near_copies(features, lambda number: tokens.document(int(rows[number])))]
         return sets
+
+    def _features(self, workers: Workers, tokens: ChunkTokens, compared: NDArray[np.bool_]) -> NDArray[np.float32]:
+        """Features of the sketches of the documents that are compared, float32 [documents, dim]."""
+        rows = np.flatnonzero(compared)
+        featurizer = fitted(lambda number: tokens.sketch(int(rows[number])), tokens.sketch_lengths[rows])
+        counter = StageCounter(self.report, "looking for near-copies", int(self.bytes[compared].sum()))
+        parts = [slice(first, first + count) for first, count in zip(tokens.first_rows, self.chunks_rows, strict=True)]
+        jobs = [
+            FeatureJob(os.fspath(tokens.folder), number, tokens.dtype.str, featurizer, compared[part])
+            for number, part in enumerate(parts)
+            if compared[part].any()
+        ]
+        features: dict[int, NDArray[np.float32]] = {}
+        for at, found in workers.run(feature_chunk, jobs):
+            features[at] = found
+            counter.add(len(found), int(self.bytes[parts[jobs[at].number]][jobs[at].wanted].sum()))
+        return np.concatenate([features[at] for at in range(len(jobs))])
 
     def join(self, exact: NDArray[np.int64], near: NDArray[np.int64]) -> NDArray[np.int64]:
         """Set of each document, exact and near together."""

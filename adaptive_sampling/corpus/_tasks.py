@@ -1,7 +1,8 @@
-"""The two jobs of preparing: read a chunk of the corpus into texts and rows, turn its texts into tokens.
+"""The jobs of preparing: read a chunk of the corpus into texts and rows, turn its texts into tokens, and those into
+features.
 
-Both write their files under a temporary name and rename them, the one that says "done" last, so that a job that was
-killed leaves nothing that counts and is simply done again.
+The first two write their files under a temporary name and rename them, the one that says "done" last, so that a job
+that was killed leaves nothing that counts and is simply done again.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ from adaptive_sampling._random import stable_hash
 from adaptive_sampling.corpus._extras import require
 from adaptive_sampling.corpus.clean import Cleaned, is_code
 from adaptive_sampling.corpus.decode import Decoded, decode, fault_of_text
+from adaptive_sampling.corpus.duplicates import features_of, sketch
 from adaptive_sampling.corpus.manifest import content_digest
 from adaptive_sampling.corpus.readers import RawDocument, read_unit
 from adaptive_sampling.corpus.sources import Source, Unit
 from adaptive_sampling.corpus.tokenize import encode_batches, eos_id_of, load_tokenizer, token_bytes
+from adaptive_sampling.neighbors.features import HashedFeaturizer
 
 _MASK = 0xFFFFFFFFFFFFFFFF
 _ROWS_PER_BATCH = 1024
@@ -46,7 +49,7 @@ class ReadJob:
 
 @dataclass(frozen=True)
 class TokenizeJob:
-    """Texts to turn into FOLDER/NUMBER.bin and .npz; `wanted` says which rows."""
+    """Texts to turn into FOLDER/NUMBER.bin, .sketch and .npz; `wanted` says which rows."""
 
     read_folder: str
     folder: str
@@ -54,6 +57,17 @@ class TokenizeJob:
     tokenizer: str
     eos: str | None
     dtype: str
+    wanted: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class FeatureJob:
+    """Sketches of FOLDER/NUMBER.sketch to turn into features; `wanted` says which rows."""
+
+    folder: str
+    number: int
+    dtype: str
+    featurizer: HashedFeaturizer
     wanted: NDArray[np.bool_]
 
 
@@ -183,22 +197,52 @@ def tokenize_chunk(job: TokenizeJob) -> tuple[int, int]:
     stem = Path(job.folder) / f"{job.number:06}"
     lengths = np.zeros(len(job.wanted), np.int64)
     paragraphs = array("q")
+    sketch_lengths = np.zeros(len(job.wanted), np.int64)
     batch = _Sizes()
     texts = read_texts(Path(job.read_folder), job.number, job.wanted, batch)
     num_tokens = 0
-    with replacing(stem.with_suffix(".npz")) as arrays, replacing(stem.with_suffix(".bin")) as tokens:
+    with (
+        replacing(stem.with_suffix(".npz")) as arrays,
+        replacing(stem.with_suffix(".bin")) as tokens,
+        replacing(stem.with_suffix(".sketch")) as sketches,
+    ):
         for row, ids in zip(np.flatnonzero(job.wanted).tolist(), encode_batches(tokenizer, texts), strict=True):
             block = np.empty(len(ids) + 1, dtype)
             block[:-1], block[-1] = ids, eos_id
             tokens.write(block.data)
+            short = np.ascontiguousarray(sketch(block[:-1]))
+            sketches.write(short.data)
+            sketch_lengths[row] = len(short)
             raw = batch.pending.pop(row)
             paragraphs.append(num_tokens)
             if b"\n" in raw:
                 paragraphs.frombytes((num_tokens + paragraph_tokens(tokenizer, raw, ids, sizes)).tobytes())
             lengths[row] = len(block)
             num_tokens += len(block)
-        np.savez(arrays, lengths=lengths, paragraphs=np.frombuffer(paragraphs, np.int64))
+        np.savez(arrays, lengths=lengths, paragraphs=np.frombuffer(paragraphs, np.int64), sketch_lengths=sketch_lengths)
     return int(job.wanted.sum()), batch.num_bytes
+
+
+def feature_chunk(job: FeatureJob) -> NDArray[np.float32]:
+    """Features of the wanted rows, float32 [rows, dim]."""
+    stem = Path(job.folder) / f"{job.number:06}"
+    with np.load(stem.with_suffix(".npz"), allow_pickle=False) as arrays:
+        lengths = arrays["sketch_lengths"]
+    tokens = open_tokens(stem.with_suffix(".sketch"), np.dtype(job.dtype))
+    ends, rows = np.cumsum(lengths), np.flatnonzero(job.wanted)
+
+    def read(number: int) -> NDArray[Any]:
+        end = ends[rows[number]]
+        return tokens[end - lengths[rows[number]] : end]
+
+    return features_of(job.featurizer, read, lengths[rows])
+
+
+def open_tokens(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """All tokens of a file, as a memory map."""
+    if not path.stat().st_size:
+        return np.zeros(0, dtype)
+    return np.asarray(np.memmap(path, dtype, mode="r"))
 
 
 @dataclass

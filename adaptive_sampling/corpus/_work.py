@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from adaptive_sampling._files import write_json
 from adaptive_sampling.corpus._extras import require
-from adaptive_sampling.corpus._tasks import replacing
+from adaptive_sampling.corpus._tasks import open_tokens, replacing
 from adaptive_sampling.corpus.sources import PIECE_BYTES, Source, Unit
 
 if TYPE_CHECKING:
@@ -80,8 +80,9 @@ class Work:
         """Whether the tokens of a chunk were written to their end."""
         try:
             with np.load(folder / f"{number:06}.npz", allow_pickle=False) as arrays:
-                tokens = int(arrays["lengths"].sum())
-            return (folder / f"{number:06}.bin").stat().st_size == tokens * dtype.itemsize
+                sizes = {".bin": int(arrays["lengths"].sum()), ".sketch": int(arrays["sketch_lengths"].sum())}
+            stem = folder / f"{number:06}"
+            return all(stem.with_suffix(kind).stat().st_size == n * dtype.itemsize for kind, n in sizes.items())
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
             return False
 
@@ -149,43 +150,63 @@ def chunks_of(units: Iterable[tuple[Source, Unit]]) -> list[Chunk]:
 
 
 class ChunkTokens:
-    """Tokens of all chunks, by document, from memory maps that are opened once."""
+    """Tokens and sketches of all chunks, by document, from memory maps that are opened once.
+
+    Attributes:
+        folder: Where the chunks lie.
+        dtype: Of tokens.
+        lengths: int64 per chunk: tokens of each document, EOS included.
+        all_lengths: int64 `[rows]`, the same in one piece.
+        sketch_lengths: int64 `[rows]`, tokens of each document's sketch.
+        first_rows: int64 `[chunks]`, row of each chunk's first document.
+    """
 
     def __init__(self, folder: Path, num_chunks: int, dtype: np.dtype[Any]) -> None:
-        self._folder, self._dtype = folder, dtype
-        self.itemsize = dtype.itemsize
-        self._maps: dict[int, NDArray[Any]] = {}
+        self.folder, self.dtype = folder, dtype
+        self._maps: dict[tuple[str, int], NDArray[Any]] = {}
         self.lengths: list[NDArray[np.int64]] = []
+        sketch_lengths: list[NDArray[np.int64]] = []
         for number in range(num_chunks):
             with np.load(folder / f"{number:06}.npz", allow_pickle=False) as arrays:
                 self.lengths.append(arrays["lengths"])
+                sketch_lengths.append(arrays["sketch_lengths"])
         counts = np.array([len(lengths) for lengths in self.lengths], np.int64)
         self.first_rows = np.cumsum(counts) - counts
-        self.all_lengths = np.concatenate([np.zeros(0, np.int64), *self.lengths])
-        ends = np.concatenate([np.zeros(0, np.int64), *(np.cumsum(lengths) for lengths in self.lengths)])
-        self._ends = ends
+        self.all_lengths, self._ends = _joined(self.lengths)
+        self.sketch_lengths, self._sketch_ends = _joined(sketch_lengths)
 
-    def chunk(self, number: int) -> NDArray[Any]:
-        """All tokens of a chunk."""
-        path = self._folder / f"{number:06}.bin"
-        if not path.stat().st_size:
-            return np.zeros(0, self._dtype)
-        return np.asarray(np.memmap(path, self._dtype, mode="r"))
+    def chunk(self, number: int, kind: str = ".bin") -> NDArray[Any]:
+        """All tokens of a chunk, or of the sketches of its documents."""
+        return open_tokens(self.folder / f"{number:06}{kind}", self.dtype)
 
     def paragraphs(self, number: int) -> NDArray[np.int64]:
         """Starts of paragraphs in the tokens of a chunk."""
-        with np.load(self._folder / f"{number:06}.npz", allow_pickle=False) as arrays:
+        with np.load(self.folder / f"{number:06}.npz", allow_pickle=False) as arrays:
             starts: NDArray[np.int64] = arrays["paragraphs"]
             return starts
 
     def document(self, row: int) -> NDArray[Any]:
         """Tokens of the document of a row, without its EOS."""
+        end, length = int(self._ends[row]), int(self.all_lengths[row])
+        return self._map_of(row, ".bin")[end - length : max(end - 1, end - length)]
+
+    def sketch(self, row: int) -> NDArray[Any]:
+        """Tokens that stand for the document of a row, see `duplicates.sketch`."""
+        end = int(self._sketch_ends[row])
+        return self._map_of(row, ".sketch")[end - int(self.sketch_lengths[row]) : end]
+
+    def _map_of(self, row: int, kind: str) -> NDArray[Any]:
         number = int(np.searchsorted(self.first_rows, row, side="right")) - 1
         while not len(self.lengths[number]):
             number -= 1
-        if number not in self._maps:
+        if (kind, number) not in self._maps:
             if len(self._maps) >= 256:
                 self._maps.clear()
-            self._maps[number] = self.chunk(number)
-        end, length = int(self._ends[row]), int(self.all_lengths[row])
-        return self._maps[number][end - length : max(end - 1, end - length)]
+            self._maps[kind, number] = self.chunk(number, kind)
+        return self._maps[kind, number]
+
+
+def _joined(lengths: list[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Lengths of all chunks, and where each document ends in its own chunk."""
+    none = np.zeros(0, np.int64)
+    return np.concatenate([none, *lengths]), np.concatenate([none, *(np.cumsum(some) for some in lengths)])

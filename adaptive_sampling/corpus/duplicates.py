@@ -16,6 +16,7 @@ NEAR_COPY_THRESHOLD = 0.85
 # Counts of fewer tokens say too little: short texts of one form would pass for copies of each other.
 MIN_BYTES = 256
 _SKETCH_TOKENS = 1024
+_SKETCHES_AT_A_TIME = 64
 # Counts of tokens make long texts of one language alike; copies also share their runs of tokens.
 _RUN = 5
 _RUNS_KEPT = 128
@@ -79,17 +80,18 @@ def _within(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
 
 
-class _DocumentRows:
-    """Sketches of documents as rows of a dataset, padded to the longest of a batch."""
+class _Sketches:
+    """Sketches as rows of a dataset, short ones first, padded to the longest of a batch."""
 
-    def __init__(self, read: Callable[[int], NDArray[Any]], order: NDArray[np.int64]) -> None:
-        self._read, self._order = read, order
+    def __init__(self, read: Callable[[int], NDArray[Any]], lengths: NDArray[np.int64]) -> None:
+        self._read = read
+        self.order = np.argsort(lengths, kind="stable").astype(np.int64)
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self.order)
 
     def read(self, ids: NDArray[np.int64]) -> Mapping[str, Any]:
-        rows = [sketch(self._read(number)) for number in self._order[ids].tolist()]
+        rows = [self._read(number) for number in self.order[ids].tolist()]
         width = max(map(len, rows), default=0)
         inputs = np.zeros((len(rows), width), np.int64)
         labels = np.full((len(rows), width), -100, np.int64)
@@ -99,8 +101,28 @@ class _DocumentRows:
         return {"input_ids": inputs, "labels": labels}
 
 
+def fitted(read: Callable[[int], NDArray[Any]], lengths: NDArray[np.int64]) -> HashedFeaturizer:
+    """What makes features of sketches, in the terms of these.
+
+    Args:
+        read: Sketch of a document by its number.
+        lengths: int64 [N], tokens of each sketch.
+    """
+    return HashedFeaturizer(batch_size=_SKETCHES_AT_A_TIME).fit(_Sketches(read, lengths))
+
+
+def features_of(
+    featurizer: HashedFeaturizer, read: Callable[[int], NDArray[Any]], lengths: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Features of sketches, float32 [N, dim]; arguments as `fitted`."""
+    rows = _Sketches(read, lengths)
+    features = np.empty((len(rows), featurizer.dim), np.float32)
+    features[rows.order] = featurizer.transform(rows)
+    return features
+
+
 def near_copies(
-    read: Callable[[int], NDArray[Any]], lengths: NDArray[np.int64], *, threshold: float = NEAR_COPY_THRESHOLD
+    features: NDArray[np.float32], read: Callable[[int], NDArray[Any]], *, threshold: float = NEAR_COPY_THRESHOLD
 ) -> NDArray[np.int64]:
     """Near-copy set of each document, by the features, search and sets that serve windows, confirmed by shared runs.
 
@@ -108,21 +130,15 @@ def near_copies(
     ten (bottom-k sketches, Broder 1997), or are linked through others that do.
 
     Args:
-        read: Tokens of a document by its number.
-        lengths: int64 [N], tokens of each.
+        features: float32 [N, dim], of the documents' sketches.
+        read: All tokens of a document by its number.
         threshold: Similarity from which two documents count as near-copies.
 
     Returns:
         int64 [N]: the first document of the set.
 
-    Cost: two readings of all documents; 256 bytes of memory per document.
+    Cost: one search; then those that have a near-copy are read.
     """
-    # Documents of one length side by side: little padding.
-    order = np.argsort(np.minimum(lengths, 2 * _SKETCH_TOKENS), kind="stable").astype(np.int64)
-    rows = _DocumentRows(read, order)
-    featurizer = HashedFeaturizer(batch_size=64).fit(rows)
-    features = np.empty((len(order), featurizer.dim), np.float32)
-    features[order] = featurizer.transform(rows)
     return _confirmed(near_copy_sets(features, threshold=threshold), read)
 
 

@@ -139,7 +139,7 @@ def prepare(
             split = run.split(groups, validation_fraction, seed, held_out)
             train = vocab_size if ready is None else None
             tokens = run.tokenize(workers, ready, train, split_digits, eos, split)
-            near = run.near_sets(tokens)
+            near = run.near_sets(workers, tokens)
             groups = run.join(groups, near)
             joined = run.split(groups, validation_fraction, seed, held_out)
             if ready is None and run.moved(split, joined):

@@ -18,6 +18,8 @@ from adaptive_sampling.neighbors.search import Neighbors, nearest
 from adaptive_sampling.neighbors.threshold import USUAL, SimilarityHistogram, read_threshold
 
 _FEW = 16
+# A row this much less similar than the threshold to its nearest one is not as similar as that to the middle of a set.
+_MARGIN = 0.2
 _ROUNDING = 1e-6  # a float32 inner product of a unit vector with itself may fall short of 1 by a few last places
 
 
@@ -87,6 +89,19 @@ def find_near_copies(
         One search over all rows, then O(N·k·log N).
     """
     given = None if threshold is None else unit_threshold("threshold", threshold)
+    return _found(features, groups, given, num_neighbors, index, memory_limit, seed, -np.inf)
+
+
+def _found(
+    features: Any,
+    groups: Any,
+    given: float | None,
+    num_neighbors: int,
+    index: IndexKind,
+    memory_limit: int | None,
+    seed: int,
+    min_similarity: float,
+) -> NearCopies:
     source = feature_matrix("features", features)
     codes = np.arange(len(source)) if groups is None else group_codes("groups", groups, len(source))
     centre = _centre(source, seed)
@@ -96,6 +111,7 @@ def find_near_copies(
         groups=groups,
         index=index,
         centre=centre,
+        min_similarity=min_similarity,
         memory_limit=memory_limit,
         seed=seed,
     )
@@ -130,12 +146,14 @@ def near_copy_sets(
 ) -> NDArray[np.int64]:
     """Label of each row's near-copy set: `find_near_copies(...).sets`, see there.
 
+    With a threshold given, rows far below it are not looked for, which makes the search shallower.
+
     Returns:
         int64 `[N]`: the smallest row of the set that a row belongs to.
     """
-    return find_near_copies(
-        features, groups, threshold=threshold, num_neighbors=num_neighbors, index=index, seed=seed
-    ).sets
+    given = None if threshold is None else unit_threshold("threshold", threshold)
+    least = -np.inf if given is None else given - _MARGIN
+    return _found(features, groups, given, num_neighbors, index, None, seed, least).sets
 
 
 def near_duplicates_of(

@@ -103,7 +103,8 @@ def nearest(
         query_groups: integers `[Q]`, numbered as `groups`; only with `queries`.
         index: see `adaptive_sampling.neighbors.indexes`; where rows are too few for a kind, it is "exact".
         centre: float64 `[dim]`, subtracted from all rows beforehand, for "cosine".
-        min_similarity: less similar rows are no neighbours; not for "squared_l2".
+        min_similarity: less similar rows are no neighbours; not for "squared_l2". With "cosine" they do not count in
+            the recall.
         min_recall: recall below which an approximate search looks deeper until it is reached.
         memory_limit: bytes for rows and index; None: half of the machine's memory.
         folder: for `index="disk"`: existing folder for the cells.
@@ -162,7 +163,7 @@ def nearest(
         return result
     searcher = build(base, kind, metric, seed=seed, memory_limit=limit, folder=None if folder is None else Path(folder))
     recall, recall_queries, deepened = _reach_recall(
-        searcher, base, asked, own, k, metric, min_recall, seed, index == "auto"
+        searcher, base, asked, own, k, metric, min_recall, min_similarity, seed, index == "auto"
     )
     if recall < min_recall and index == "auto" and _is_dear(searcher):
         searcher, recall, recall_queries, deepened = Exact(base, metric), 1.0, 0, deepened + 1
@@ -244,6 +245,7 @@ def _reach_recall(
     k: int,
     metric: Metric,
     bound: float,
+    min_similarity: float,
     seed: int,
     until_dear: bool,
 ) -> tuple[float, int, int]:
@@ -258,6 +260,8 @@ def _reach_recall(
     queries = asked.take(chosen)
     fetch = min(k + 1, len(base))
     truth = _without_self(Exact(base, metric), queries, own[chosen], base, fetch, metric)
+    if metric == "cosine":
+        truth[truth > -min_similarity] = np.inf  # less similar rows are not looked for
     deepened = 0
     while True:
         found = _without_self(searcher, queries, own[chosen], base, fetch, metric)

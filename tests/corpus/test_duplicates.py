@@ -1,6 +1,14 @@
 import numpy as np
 
-from adaptive_sampling.corpus.duplicates import first_of_equal, near_copies, sketch
+from adaptive_sampling.corpus.duplicates import features_of, first_of_equal, fitted, near_copies, sketch
+
+
+def sets_of(documents):
+    def short(number):
+        return sketch(documents[number])
+
+    lengths = np.array([len(sketch(one)) for one in documents])
+    return near_copies(features_of(fitted(short, lengths), short, lengths), lambda number: documents[number])
 
 
 def test_first_of_equal_points_at_the_first_candidate():
@@ -29,7 +37,7 @@ def test_near_copies_join_edited_documents_and_no_others():
     edited = [documents[3].copy(), np.concatenate([documents[31][:2000], [7] * 20, documents[31][2000:]])]
     edited[0][rng.choice(400, 8, replace=False)] = 1
     everything = [*documents, *edited]
-    sets = near_copies(lambda number: everything[number], np.array([len(one) for one in everything]))
+    sets = sets_of(everything)
     wanted = np.arange(len(everything))
     wanted[[33, 34]] = [3, 31]
     assert sets.tolist() == wanted.tolist()
@@ -39,5 +47,5 @@ def test_few_long_texts_of_one_language_are_no_near_copies():
     rng = np.random.default_rng(2)
     documents = [rng.zipf(1.2, 20_000) % 3000 for _ in range(3)]
     documents.append(np.where(rng.random(20_000) < 0.02, 5, documents[1]))
-    sets = near_copies(lambda number: documents[number], np.full(4, 20_000))
+    sets = sets_of(documents)
     assert sets.tolist() == [0, 1, 2, 1]

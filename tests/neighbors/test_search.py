@@ -195,6 +195,19 @@ def test_auto_compares_all_rows_where_cells_would_take_longer(monkeypatch):
     assert nearest(rows, num_neighbors=10, index="ivf", min_recall=0.99).index == "ivf"
 
 
+def test_rows_that_are_not_similar_enough_do_not_make_a_search_deeper():
+    rng = np.random.default_rng(1)
+    rows = unit(rng, 6000, dim=64)
+    rows[3000:] = rows[:3000] + 0.02 * rng.standard_normal((3000, 64)).astype(np.float32)
+    settings = {"num_neighbors": 10, "index": "ivf", "min_recall": 0.99}
+    far = nearest(rows, **settings)
+    near = nearest(rows, min_similarity=0.8, **settings)
+    assert far.deepened > near.deepened == 0
+    assert near.recall == 1.0
+    np.testing.assert_array_equal(near.ids[:, 0], np.r_[3000:6000, 0:3000])
+    assert (near.ids[:, 1:] == -1).all()
+
+
 def test_a_search_that_cannot_reach_the_recall_warns(monkeypatch):
     monkeypatch.setattr(indexes.Indexed, "deepen", lambda self: False)
     with pytest.warns(UserWarning, match=r"recall 0\.\d+ of ivf search stays below `min_recall` 0.99"):
