@@ -148,6 +148,15 @@ def test_the_answer_holds_the_threshold_its_histogram_and_the_search():
     assert (strict.sizes < found.sizes).any()
 
 
+@pytest.mark.parametrize("threshold", [0.6, 0.85, 1.0])
+def test_sets_alone_are_those_of_the_whole_answer(threshold):
+    windows, _ = planted(np.random.default_rng(10), 1500, 128, 300)
+    features = hashed_features(Rows(windows))
+    whole = find_near_copies(features, threshold=threshold).sets
+    np.testing.assert_array_equal(near_copy_sets(features, threshold=threshold), whole)
+    assert len(np.unique(whole)) < 1500
+
+
 def test_near_duplicates_of_tells_which_held_out_rows_have_a_copy_in_training():
     found = near_duplicates_of(np.eye(4)[:2], [[1, 0.1, 0, 0], [0, 0, 1, 0], [0, -1, 0, 0], [0, 1, 0, 0]], 0.9)
     assert found.tolist() == [True, False, False, True]
