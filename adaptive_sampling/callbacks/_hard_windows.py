@@ -17,6 +17,8 @@ from torch.utils.data import default_collate
 from adaptive_sampling.neighbors.module_features import untouched
 from adaptive_sampling.weights.reference import next_token_losses
 
+_TOGETHER = 16
+"""Windows in one forward pass: no more than fit beside a training."""
 Losses = Callable[[torch.nn.Module, Any], Tensor]
 
 
@@ -38,14 +40,20 @@ class HardWindows:
         self.failed = False
         self._asked_for = losses is not None
 
-    def choose(self, weights: NDArray[np.float32]) -> None:
-        """Take those of the highest weight, the lower id first, unless they are chosen or all weights are equal."""
+    def choose(self, weights: NDArray[np.float32], every: int = 1) -> None:
+        """Take those of the highest weight, the lower id first, unless they are chosen or all weights are equal.
+
+        Args:
+            weights: float32 `[k]`, of the windows 0, `every`, 2·`every`, …
+            every: distance between their ids.
+        """
         if len(self.ids) or not self.count or float(weights.min()) == float(weights.max()):
             return
         count = min(self.count, len(weights))
         least = np.partition(weights, len(weights) - count)[len(weights) - count]
         above = np.flatnonzero(weights > least)
-        self.ids = np.sort(np.r_[above, np.flatnonzero(weights == least)[: count - len(above)]]).astype(np.int64)
+        chosen = np.r_[above, np.flatnonzero(weights == least)[: count - len(above)]]
+        self.ids = np.sort(chosen).astype(np.int64) * every
 
     def mean_loss(self, trainer: pl.Trainer, module: pl.LightningModule, dataset: Any) -> float:
         """Mean loss of the set, NaN where there is none; module and random states are left as they were.
@@ -58,9 +66,11 @@ class HardWindows:
             return float("nan")
         try:
             with untouched(module), trainer.precision_plugin.forward_context():
-                items = default_collate([dataset[int(i)] for i in self.ids])
-                batch = trainer.strategy.batch_to_device(items)
-                losses = self.losses(module, batch).float().detach()
+                parts = [
+                    self._losses_of(trainer, module, dataset, self.ids[first : first + _TOGETHER])
+                    for first in range(0, len(self.ids), _TOGETHER)
+                ]
+            losses = torch.cat(parts)
             return float(losses[losses.isfinite()].mean())
         except Exception as error:
             self.failed = True
@@ -71,3 +81,9 @@ class HardWindows:
                     stacklevel=2,
                 )
             return float("nan")
+
+    def _losses_of(
+        self, trainer: pl.Trainer, module: pl.LightningModule, dataset: Any, ids: NDArray[np.int64]
+    ) -> Tensor:
+        items = default_collate([dataset[int(i)] for i in ids])
+        return self.losses(module, trainer.strategy.batch_to_device(items)).float().detach().reshape(-1)

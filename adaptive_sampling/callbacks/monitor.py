@@ -28,7 +28,11 @@ _ALWAYS = 1 << 17
 """Up to so many windows, all of them are looked at for each log."""
 _TIME_SHARE = 0.001
 """Beyond, looks at all windows may take this share of the time."""
+_MOST_LOOKED_AT = 1 << 22
+"""A look takes in so many windows, evenly spaced, where there are more; the top weight is that of all."""
 _HARD_EVERY = 10
+_QUICK = 0.02
+"""Seconds up to which a pass over the hard windows is not rationed."""
 _NAN = float("nan")
 
 
@@ -41,7 +45,7 @@ class SamplingMonitor(pl.Callback):
     Args:
         sampler: the sampler to watch; default: found in the train loader.
         every_n_steps: optimizer steps between two logs.
-        num_hard_windows: size of the fixed set of hard windows; 0: none.
+        hard_windows: size of the fixed set of hard windows; 0: none.
         hard_losses: (module, batch) → float `[B]`, the loss of each window; default: `module(batch["input_ids"])` gives
             logits for `batch["labels"]`.
 
@@ -50,8 +54,9 @@ class SamplingMonitor(pl.Callback):
 
     Cost:
         On rank 0, O(N) per log up to 131,072 windows; beyond, looks at all windows come as rarely as needed to stay
-        below 0.1 % of the time, and logs in between repeat what they found. One forward pass over the hard windows
-        every tenth log. A fault in a logger warns once and never stops the training.
+        below 0.1 % of the time, and logs in between repeat what they found. A look takes in 4,194,304 windows, evenly
+        spaced, where there are more. A forward pass over the hard windows at every tenth log, 16 at a time; where it
+        takes long, as rarely as looks do. A fault in a logger warns once and never stops the training.
     """
 
     def __init__(
@@ -59,14 +64,14 @@ class SamplingMonitor(pl.Callback):
         sampler: AdaptiveSampler | None = None,
         *,
         every_n_steps: int = 100,
-        num_hard_windows: int = 16,
+        hard_windows: int = 256,
         hard_losses: Losses | None = None,
     ) -> None:
         if isinstance(every_n_steps, bool) or not isinstance(every_n_steps, int) or every_n_steps < 1:
             raise ValueError(f"`every_n_steps` must be a positive number of steps, got {every_n_steps!r}.")
         self.sampler: AdaptiveSampler | EpochwiseSampler | None = sampler
         self.every_n_steps = every_n_steps
-        self.hard = HardWindows(checked_integer("num_hard_windows", num_hard_windows, 0), hard_losses)
+        self.hard = HardWindows(checked_integer("hard_windows", hard_windows, 0), hard_losses)
         self._given = sampler
         self._warned: set[str] = set()
         self._adaptive: AdaptiveSampling | None = None
@@ -76,7 +81,7 @@ class SamplingMonitor(pl.Callback):
     def _restart(self) -> None:
         self._logged_at = -1
         self._num_logs = 0
-        self._looked_until = 0.0
+        self._looked_until = self._passed_until = 0.0
         self._looks: dict[str, float] = {}
         self._hard_loss = _NAN
         self._before = (time.perf_counter(), 0.0, 0)
@@ -136,8 +141,11 @@ class SamplingMonitor(pl.Callback):
             histograms = self._look_at_all()
             took = time.perf_counter() - now
             self._looked_until = now + took / _TIME_SHARE
-        if self._num_logs % _HARD_EVERY == 0 or not math.isfinite(self._hard_loss):
+        if now >= self._passed_until and (self._num_logs % _HARD_EVERY == 0 or not math.isfinite(self._hard_loss)):
+            now = time.perf_counter()
             self._hard_loss = self.hard.mean_loss(trainer, pl_module, self._dataset(trainer))
+            took = time.perf_counter() - now
+            self._passed_until = now + took / _TIME_SHARE if took > _QUICK else 0.0
         self._num_logs += 1
         numbers = {**self._looks, **self._rates(), **self._ours(), "hard_windows_loss": self._hard_loss}
         if self._sources is not None:
@@ -180,16 +188,18 @@ class SamplingMonitor(pl.Callback):
     def _look_at_all(self) -> dict[str, Histogram | None]:
         """What takes a look at all windows: numbers into `_looks`; the histograms."""
         assert self.sampler is not None
-        weights = self.sampler.weights
-        self.hard.choose(weights)
-        self._looks = {**weight_summary(weights), "share_at_floor": _NAN, "share_at_cap": _NAN}
+        every = -(-self.sampler.num_windows // _MOST_LOOKED_AT)
+        largest, weights = float(self.sampler.weights.max()), self.sampler.weights[::every]
+        self.hard.choose(weights, every)
+        self._looks = {**weight_summary(weights, largest), "share_at_floor": _NAN, "share_at_cap": _NAN}
         histograms = {"sampling/weights": Histogram.of(relative_weights(weights))}
         if self._adaptive is not None:
             policy = self._adaptive.policy
             least, most = policy.limits
-            self._looks["share_at_floor"] = float(np.count_nonzero(policy.weights <= least)) / len(weights)
-            self._looks["share_at_cap"] = float(np.count_nonzero(policy.weights >= most)) / len(weights)
-            histograms["sampling/scores"] = Histogram.of(policy.scores)
+            own = policy.weights[::every]
+            self._looks["share_at_floor"] = float(np.count_nonzero(own <= least)) / len(own)
+            self._looks["share_at_cap"] = float(np.count_nonzero(own >= most)) / len(own)
+            histograms["sampling/scores"] = Histogram.of(policy.scores[::every])
         return histograms
 
     def _num_seen(self) -> float:
@@ -232,15 +242,18 @@ class SamplingMonitor(pl.Callback):
             self.hard.ids = state_dict["hard_windows"].numpy().astype(np.int64)
 
 
-def weight_summary(weights: NDArray[np.float32]) -> dict[str, float]:
-    """Effective sample size as a share of N, and the top weight over the mean; both 1 for equal weights."""
-    relative = relative_weights(weights)
+def weight_summary(weights: NDArray[np.float32], largest: float) -> dict[str, float]:
+    """Effective sample size as a share of N, and the `largest` weight over the mean; both 1 for equal weights."""
     return {
-        "effective_sample_size": float(1.0 / np.square(relative).mean()),
-        "top_weight": float(relative.max()),
+        "effective_sample_size": float(1.0 / np.square(relative_weights(weights)).mean()),
+        "top_weight": largest / _mean(weights),
     }
 
 
 def relative_weights(weights: NDArray[np.float32]) -> NDArray[np.float64]:
     """Weights over their mean, float64 `[N]`."""
-    return weights.astype(np.float64) / max(float(weights.mean(dtype=np.float64)), np.finfo(np.float64).tiny)
+    return weights.astype(np.float64) / _mean(weights)
+
+
+def _mean(weights: NDArray[np.float32]) -> float:
+    return max(float(weights.mean(dtype=np.float64)), np.finfo(np.float64).tiny)

@@ -97,15 +97,15 @@ def test_the_keys_are_the_frozen_ones_and_values_are_those_by_hand(tmp_path):
 def test_the_loss_of_hard_windows_is_that_of_a_fixed_set_and_touches_nothing(tmp_path):
     logger, watched, plain = Noting(), Forward(), Bigram()
     plain.load_state_dict(watched.state_dict())
-    monitor, _, _ = fit(tmp_path, [logger], module=watched, monitor=SamplingMonitor(every_n_steps=1))
-    fit(tmp_path, [], module=plain, monitor=SamplingMonitor(num_hard_windows=0))
+    monitor, _, _ = fit(tmp_path, [logger], module=watched, monitor=SamplingMonitor(every_n_steps=1, hard_windows=20))
+    fit(tmp_path, [], module=plain, monitor=SamplingMonitor(hard_windows=0))
     assert torch.equal(watched.table.weight, plain.table.weight)
     assert watched.trained == plain.trained
-    assert len(monitor.hard.ids) == 16
+    assert len(monitor.hard.ids) == 20
     told = [m["sampling/hard_windows_loss"] for _, m in logger.sent if "sampling/hard_windows_loss" in m]
     assert len(set(told)) in (2, 3)  # every tenth log, of 22 with a set
     monitor.hard.choose(np.arange(NUM_WINDOWS, dtype=np.float32))
-    assert len(monitor.hard.ids) == 16
+    assert len(monitor.hard.ids) == 20
     batch = torch.utils.data.default_collate([Windows()[int(i)] for i in monitor.hard.ids])
     with torch.no_grad():
         by_hand = torch.nn.functional.cross_entropy(
@@ -117,11 +117,11 @@ def test_the_loss_of_hard_windows_is_that_of_a_fixed_set_and_touches_nothing(tmp
 
 def test_hard_windows_come_back_from_a_checkpoint(tmp_path):
     _, loader, callback = make_parts()
-    first = SamplingMonitor(every_n_steps=1)
+    first = SamplingMonitor(every_n_steps=1, hard_windows=16)
     with pytest.raises(Killed):
         make_trainer(tmp_path, callback, first, StopWithCheckpoint(9, tmp_path / "a.ckpt")).fit(Forward(), loader)
     _, loader, callback = make_parts()
-    second = SamplingMonitor(every_n_steps=1)
+    second = SamplingMonitor(every_n_steps=1, hard_windows=16)
     make_trainer(tmp_path, callback, second).fit(Forward(), loader, ckpt_path=tmp_path / "a.ckpt")
     np.testing.assert_array_equal(first.hard.ids, second.hard.ids)
     assert len(first.hard.ids) == 16
@@ -203,7 +203,7 @@ def test_any_weights_make_numbers_and_a_histogram(weights):
     from adaptive_sampling.callbacks.monitor import relative_weights, weight_summary
 
     array = np.array(weights, np.float32)
-    assert all(np.isfinite(v) for v in weight_summary(array).values())
+    assert all(np.isfinite(v) for v in weight_summary(array, float(array.max())).values())
     assert Histogram.of(relative_weights(array)).counts.sum() == len(array)
 
 
@@ -258,7 +258,40 @@ def test_looks_at_many_windows_are_rationed(tmp_path, monkeypatch):
     assert len(events.Scalars("sampling/top_weight")) == 24
 
 
+def test_of_very_many_windows_some_are_looked_at_and_the_top_weight_is_that_of_all(tmp_path, monkeypatch):
+    from adaptive_sampling.callbacks import monitor as module
+
+    monkeypatch.setattr(module, "_MOST_LOOKED_AT", NUM_WINDOWS // 4)
+    logger = Noting()
+    monitor, callback, _ = fit(tmp_path, [logger], every=1, monitor=SamplingMonitor(every_n_steps=1, hard_windows=3))
+    weights = callback.sampler.weights
+    some = weights[::4].astype(np.float64)
+    last = logger.sent[-1][1]
+    assert last["sampling/effective_sample_size"] == pytest.approx(some.mean() ** 2 / np.square(some).mean())
+    assert last["sampling/top_weight"] == pytest.approx(weights.max() / some.mean())
+    assert last["sampling/share_at_floor"] == np.mean(callback.policy.weights[::4] <= callback.policy.limits[0])
+    assert set(monitor.hard.ids % 4) == {0}
+    assert len(monitor.hard.ids) == 3
+
+
+def test_slow_passes_over_the_hard_windows_are_rationed(tmp_path, monkeypatch):
+    from adaptive_sampling.callbacks import monitor as module
+
+    def calls(quick):
+        monkeypatch.setattr(module, "_QUICK", quick)
+        batches = []
+        watching = SamplingMonitor(every_n_steps=1, hard_losses=lambda _, batch: batches.append(1) or torch.ones(1))
+        logger = Noting()
+        fit(tmp_path, [logger], monitor=watching)
+        assert logger.sent[-1][1]["sampling/hard_windows_loss"] == 1
+        return len(batches)
+
+    rare, often = calls(0.0), calls(60.0)
+    assert rare == NUM_WINDOWS // 16
+    assert often > rare
+
+
 @pytest.mark.parametrize("bad", [-1, 2.5, True])
 def test_a_bad_number_of_hard_windows_is_refused(bad):
-    with pytest.raises((ValueError, TypeError), match="`num_hard_windows`"):
-        SamplingMonitor(num_hard_windows=bad)
+    with pytest.raises((ValueError, TypeError), match="`hard_windows`"):
+        SamplingMonitor(hard_windows=bad)
