@@ -9,14 +9,15 @@ CONFIGS = sorted((Path(__file__).parents[2] / "experiments" / "configs").glob("*
 
 
 def test_every_scenario_has_a_configuration():
-    assert {path.stem for path in CONFIGS} == set(evidence.SCENARIOS) >= set(text_runs.SCENARIOS)
+    assert {path.stem for path in CONFIGS} == {*evidence.SCENARIOS, *evidence.OWN_TEXT} >= set(text_runs.SCENARIOS)
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_configuration_names_its_scenario_and_arms(path, monkeypatch):
     monkeypatch.chdir(path.parents[2])
     config = load_config(path)
-    assert config.data.source.arguments["scenario"] == (path.stem if path.stem in text_runs.SCENARIOS else "real")
+    stem = path.stem.removesuffix("-long")
+    assert config.data.source.arguments["scenario"] == (stem if stem in text_runs.SCENARIOS else "real")
     assert [arm.name for arm in config.arms][:3] == ["uniform", "adaptive", "placebo"]
     steps = config.settings["max_steps"]
     assert config.module.arguments["max_steps"] == steps
