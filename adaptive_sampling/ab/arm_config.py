@@ -12,14 +12,31 @@ from adaptive_sampling._arrays import open_array
 from adaptive_sampling.ab._schema import check_keys, check_mapping, imported
 from adaptive_sampling.ab.arms import Arm, PolicySource
 from adaptive_sampling.ab.imports import Imported
-from adaptive_sampling.ab.text_arms import GROUPS, NEAR_COPIES, NUM_CLUSTERS, TextAnalysis, TextPolicy
+from adaptive_sampling.ab.text_arms import (
+    GROUPS,
+    NEAR_COPIES,
+    NUM_CLUSTERS,
+    RECURRENCE,
+    WHERE_TOKENS,
+    TextAnalysis,
+    TextPolicy,
+)
 from adaptive_sampling.weights import WeightPolicy
 
 ArmKind = Literal["uniform", "adaptive", "loss", "scarcity", "multinomial", "placebo"]
 
 _ARM_KEYS = {
-    "name", "kind", "policy", "placebo_of", "draws", "update_every", "sampler_seed", "coupled", "scarcity", "groups",
+    "name", "kind", "policy", "placebo_of", "draws", "update_every", "sampler_seed", "coupled",
+    "scarcity", "groups", "priors",
 }  # fmt: skip
+
+_CHOICES = {
+    "scarcity": (NEAR_COPIES, "none"),
+    "groups": (*GROUPS, "none"),
+    "priors": (RECURRENCE, WHERE_TOKENS, "none"),
+}
+"""What may stand for an array beside a file, by the key of an arm."""
+_FOUND_PRIORS = (RECURRENCE, WHERE_TOKENS)
 
 
 @dataclass(frozen=True)
@@ -32,6 +49,8 @@ class ArmSettings:
         policy: settings of `WeightPolicy`, or an import path.
         scarcity: "near-copies", "none" or the absolute path of a `.npy` file.
         groups: "clusters", "sources", "documents", "none" or the absolute path of a `.npy` file.
+        priors: "recurrence", "auto" (the same where windows are those of a token store), "none" or the absolute path of
+            a `.npy` file.
         rest: further arguments of `Arm`.
         threshold: similarity from which windows are near-copies; None: read from the data.
         clusters: number of clusters.
@@ -42,6 +61,7 @@ class ArmSettings:
     policy: Mapping[str, Any] | Imported
     scarcity: str
     groups: str
+    priors: str
     rest: Mapping[str, Any]
     threshold: float | None = None
     clusters: int = NUM_CLUSTERS
@@ -93,22 +113,26 @@ def arm_settings(given: Any, number: int, where: str, folders: tuple[str, ...]) 
     clusters = _only_entry(given, "groups", "clusters", name, where)
     if clusters is not None and not (_is_number(clusters) and isinstance(clusters, int) and clusters > 0):
         raise ValueError(f"`clusters` must be a positive integer in arm {name!r} in {where}, got {clusters!r}. Try 64.")
-    listed = {"scarcity": _scarcity(kind), "groups": "none" if kind == "scarcity" else "clusters"}
-    for key, choices in (("scarcity", (NEAR_COPIES, "none")), ("groups", (*GROUPS, "none"))):
+    listed = {
+        "scarcity": _scarcity(kind),
+        "groups": "none" if kind == "scarcity" else "clusters",
+        "priors": WHERE_TOKENS if kind in ("adaptive", "multinomial") else "none",
+    }
+    for key, choices in _CHOICES.items():
         value = given.get(key, listed[key])
         if value is None:
             value = "none"
-        elif isinstance(value, Mapping):
+        elif isinstance(value, Mapping) and key != "priors":
             value = choices[0]
         if value not in choices and not (isinstance(value, str) and value.endswith(".npy")):
             raise ValueError(
                 f"`{key}` must be {', '.join(choices)} or a .npy file in arm {name!r} in {where}, got {value!r}."
             )
         listed[key] = value if value in choices or value == "none" else _file(key, value, name, where, folders)
-    if isinstance(policy, Imported) and ("scarcity" in given or "groups" in given):
+    if isinstance(policy, Imported) and set(_CHOICES) & set(given):
         raise ValueError(
-            f"`scarcity` and `groups` must be left out in arm {name!r} in {where}: {policy.path!r} makes the whole "
-            "policy. Put them there."
+            f"`scarcity`, `groups` and `priors` must be left out in arm {name!r} in {where}: {policy.path!r} makes the "
+            "whole policy. Put them there."
         )
     rest = {
         key: given[key] for key in ("placebo_of", "draws", "update_every", "sampler_seed", "coupled") if key in given
@@ -116,7 +140,7 @@ def arm_settings(given: Any, number: int, where: str, folders: tuple[str, ...]) 
     if kind == "multinomial":
         rest.setdefault("draws", "multinomial")
     number_of = NUM_CLUSTERS if clusters is None else clusters
-    return ArmSettings(name, kind, policy, listed["scarcity"], listed["groups"], rest, threshold, number_of)
+    return ArmSettings(name, kind, policy, **listed, rest=rest, threshold=threshold, clusters=number_of)
 
 
 def _only_entry(given: Mapping[str, Any], key: str, entry: str, name: str, where: str) -> Any:
@@ -152,7 +176,7 @@ def needs_text(settings: ArmSettings) -> bool:
     """Does it ask for something that is found in the text?"""
     if settings.kind in ("uniform", "placebo") or isinstance(settings.policy, Imported):
         return False
-    return settings.scarcity == NEAR_COPIES or settings.groups in GROUPS
+    return settings.scarcity == NEAR_COPIES or settings.groups in GROUPS or settings.priors in _FOUND_PRIORS
 
 
 def _policy_settings(settings: ArmSettings) -> dict[str, Any]:
@@ -171,11 +195,12 @@ def _bare_policy(settings: ArmSettings) -> PolicySource | None:
         _policy_settings(settings),
         None if settings.scarcity in (NEAR_COPIES, "none") else Path(settings.scarcity),
         None if settings.groups in (*GROUPS, "none") else Path(settings.groups),
+        None if settings.priors in _CHOICES["priors"] else Path(settings.priors),
     )
     try:
         policy()
     except (TypeError, ValueError) as error:
-        files = [str(path) for path in (policy.scarcity, policy.groups) if path is not None]
+        files = [str(path) for path in policy.files.values()]
         beside = f" with {' and '.join(files)}" if files else ""
         raise ValueError(
             f"`policy` of arm {settings.name!r} must be settings of WeightPolicy{beside}, got: {error}"
@@ -188,12 +213,14 @@ def _policy(settings: ArmSettings, analysis: TextAnalysis | None) -> PolicySourc
     if not isinstance(bare, TextPolicy) or not needs_text(settings):
         return bare
     assert analysis is not None
-    scarcity, groups = bare.scarcity, bare.groups
+    scarcity, groups, priors = bare.scarcity, bare.groups, bare.priors
     if settings.scarcity == NEAR_COPIES:
         scarcity = analysis.scarcity(settings.threshold)
     if settings.groups in GROUPS:
         groups = analysis.groups(settings.groups, settings.clusters)
-    return TextPolicy(bare.settings, scarcity, groups)
+    if settings.priors in _FOUND_PRIORS:
+        priors = analysis.priors(needed=settings.priors == RECURRENCE)
+    return TextPolicy(bare.settings, scarcity, groups, priors)
 
 
 def _file(key: str, file: str, name: str, where: str, folders: tuple[str, ...]) -> str:

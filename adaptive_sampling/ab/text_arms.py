@@ -18,8 +18,10 @@ from adaptive_sampling.ab.fingerprint import dataset_settings, digest
 from adaptive_sampling.ab.held_out import readable
 from adaptive_sampling.neighbors import HashedFeaturizer, cluster
 from adaptive_sampling.weights import WeightPolicy, scarcity_scores
+from adaptive_sampling.windows import WindowDataset, recurrence_prior
 
 NEAR_COPIES = "near-copies"
+RECURRENCE, WHERE_TOKENS = "recurrence", "auto"
 GROUPS = ("clusters", "sources", "documents")
 NUM_CLUSTERS = 64
 
@@ -32,11 +34,13 @@ class TextPolicy:
         settings: arguments of `WeightPolicy` other than arrays.
         scarcity: file of scarcity per window, None for none.
         groups: file of groups, None for none.
+        priors: file of priors, None for none.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     scarcity: Path | None = None
     groups: Path | None = None
+    priors: Path | None = None
 
     def __call__(self) -> WeightPolicy:
         """A new policy."""
@@ -56,8 +60,13 @@ class TextPolicy:
                 )
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        files = {"scarcity": self.scarcity, "groups": self.groups}
-        return {name: open_array(path) for name, path in files.items() if path is not None}
+        return {name: open_array(path) for name, path in self.files.items()}
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """The arrays that it has, by the argument of `WeightPolicy` that they are."""
+        files = {"scarcity": self.scarcity, "groups": self.groups, "priors": self.priors}
+        return {name: path for name, path in files.items() if path is not None}
 
 
 class TextAnalysis:
@@ -106,6 +115,25 @@ class TextAnalysis:
                 "Write 'clusters', 'none', or the path of a .npy file."
             )
         return self._kept(kind, lambda: np.asarray(method(), np.int64))
+
+    def priors(self, *, needed: bool) -> Path | None:
+        """File of `recurrence_prior`, float64 `[N]`; None where it cannot be had.
+
+        Args:
+            needed: to have none is an error.
+
+        Raises:
+            ValueError: if it is needed, and the training data are no windows of a token store.
+        """
+        dataset = self._data.dataset
+        if not isinstance(dataset, WindowDataset):
+            if not needed:
+                return None
+            raise ValueError(
+                f"`priors` must be a .npy file where the training data are a {type(dataset).__name__}, got "
+                f"{RECURRENCE!r}. It is made of the windows of a token store."
+            )
+        return self._kept(RECURRENCE, lambda: recurrence_prior(dataset).factors)
 
     def _documents(self) -> NDArray[Any] | None:
         documents = getattr(self._data.dataset, "documents", None)

@@ -21,6 +21,7 @@ from adaptive_sampling.windows.priors import (
     length_prior,
     number_list_prior,
 )
+from adaptive_sampling.windows.recurrence import recurrence_prior, recurring_share
 from adaptive_sampling.windows.transfer import transfer_weights
 
 __all__ = [
@@ -46,6 +47,8 @@ __all__ = [
     "number_list_prior",
     "padding_share",
     "presets",
+    "recurrence_prior",
+    "recurring_share",
     "transfer_weights",
     "trim_padding",
     "with_ids",

@@ -103,7 +103,7 @@ def digits_prior(
     flags = _check_numbers(dataset, numbers).digits
 
     def factors(batch: Mapping[str, Any]) -> Float64:
-        real = _real_inputs(batch)
+        real = real_inputs(batch)
         share = (flags[batch["input_ids"]] & real).sum(axis=1) / np.maximum(real.sum(axis=1), 1)
         return np.where(share > many[0], many[1], np.where(share < few[0], few[1], 1.0))
 
@@ -132,7 +132,7 @@ def number_list_prior(
     kinds = _check_numbers(dataset, numbers).kinds
 
     def factors(batch: Mapping[str, Any]) -> Float64:
-        of_tokens = np.where(_real_inputs(batch), kinds[batch["input_ids"]], np.uint8(0))
+        of_tokens = np.where(real_inputs(batch), kinds[batch["input_ids"]], np.uint8(0))
         return np.where(has_number_list(of_tokens), 0.0, 1.0)
 
     prior = batch_prior(dataset, factors, name="number lists", reason="list of numbers")
@@ -196,7 +196,7 @@ def combine_priors(priors: Sequence[Prior]) -> Prior:
     return product
 
 
-def _real_inputs(batch: Mapping[str, Any]) -> NDArray[np.bool_]:
+def real_inputs(batch: Mapping[str, Any]) -> NDArray[np.bool_]:
     """Inputs that are no padding: those up to the last label, or without any label the first."""
     labelled = batch["labels"] != IGNORED_LABEL
     real: NDArray[np.bool_] = np.logical_or.accumulate(labelled[:, ::-1], axis=1)[:, ::-1]
