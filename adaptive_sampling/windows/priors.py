@@ -75,7 +75,7 @@ def length_prior(dataset: WindowDataset) -> Prior:
 
     Cost: O(windows).
     """
-    _check(dataset)
+    check_windows(dataset)
     factors = dataset.valid_targets() / dataset.seq_len
     return Prior("length", factors, {"no target": factors == 0})
 
@@ -161,7 +161,7 @@ def batch_prior(
 
     Cost: reads all windows once, in batches of about a million tokens.
     """
-    _check(dataset)
+    check_windows(dataset)
     if name is None:
         name = str(getattr(function, "__name__", type(function).__name__))
     factors = np.empty(len(dataset))
@@ -197,13 +197,18 @@ def combine_priors(priors: Sequence[Prior]) -> Prior:
 
 
 def real_inputs(batch: Mapping[str, Any]) -> NDArray[np.bool_]:
-    """Inputs that are no padding: those up to the last label, or without any label the first."""
+    """Inputs that are no padding, bool [B, W]: those up to the last label, or without any label the first."""
     labelled = batch["labels"] != IGNORED_LABEL
     real: NDArray[np.bool_] = np.logical_or.accumulate(labelled[:, ::-1], axis=1)[:, ::-1]
     return real
 
 
-def _check(dataset: Any) -> None:
+def check_windows(dataset: Any) -> None:
+    """Refuse what is no WindowDataset, and one whose ids do not keep their text.
+
+    Raises:
+        TypeError, ValueError: with the cure.
+    """
     if not isinstance(dataset, WindowDataset):
         raise TypeError(f"`dataset` must be a WindowDataset, got {dataset!r}. Priors are made before wrapping it.")
     if dataset.adaptive_weights_error is not None:
@@ -211,7 +216,7 @@ def _check(dataset: Any) -> None:
 
 
 def _check_numbers(dataset: Any, numbers: Any) -> NumberTokens:
-    _check(dataset)
+    check_windows(dataset)
     if not isinstance(numbers, NumberTokens):
         raise TypeError(f"`numbers` must be NumberTokens, got {numbers!r}. Use NumberTokens.from_vocabulary.")
     if len(numbers) > dataset.store.vocab_size:

@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 from adaptive_sampling._arrays import checked_integer
 from adaptive_sampling._random import keyed_generator, mix64
 from adaptive_sampling.windows.dataset import WindowDataset
-from adaptive_sampling.windows.priors import Prior, batch_prior, real_inputs
+from adaptive_sampling.windows.priors import Prior, batch_prior, check_windows, real_inputs
 
 _AT_A_TIME = 1 << 20  # tokens
 _IN_NO_ORDER = 1 << 16
+# Where the median window recurs hardly more than chance does, recurrence tells nothing.
+_TELLING = 0.1
 _LEAST_BITS, _MOST_BITS = 16, 28  # of the table's size: one byte for each value of so many bits of a hash
 _SPARE_BITS = 3  # places per n-gram, as a power of two: so few n-grams meet another in the table by chance
 
@@ -29,8 +31,8 @@ def recurrence_prior(
 
     Of each window it is counted which share of its n-grams stands at another place too. The same tokens in no order
     reach some share by chance. Windows that lie less than `least` of the way from there to the median get `factor`. On
-    the embedded corpus with 30 % of token soup, drawn as often as in the text, that is 98 % of the soup and hardly any
-    text.
+    the embedded corpus with 30 % of token soup, drawn as often as in the text, that is 98 % of the soup and one window
+    of text in 400. Where hardly anything recurs, as in very little text, all factors are 1.
 
     Args:
         dataset: The windows.
@@ -48,6 +50,7 @@ def recurrence_prior(
 
     Cost: reads all tokens, then all windows; up to 256 MB of memory, beyond 32 M tokens for a part of the n-grams.
     """
+    check_windows(dataset)
     checked_integer("ngram", ngram, 2)
     if not 0 < least < 1:
         raise ValueError(f"`least` must be above 0 and below 1, got {least!r}. Try 0.25.")
@@ -55,7 +58,7 @@ def recurrence_prior(
         raise ValueError(f"`factor` must be in [0, 1], got {factor!r}. 0 excludes such windows.")
     share, chance = recurring_share(dataset, ngram)
     median = float(np.median(share)) if len(share) else 0.0
-    noise = (share - chance < least * (median - chance)) & (median > chance)
+    noise = (share - chance < least * (median - chance)) & (median - chance > _TELLING)
     return Prior("recurrence", np.where(noise, float(factor), 1.0), {reason: noise & (factor == 0)})
 
 
@@ -69,13 +72,12 @@ def recurring_share(dataset: WindowDataset, ngram: int = 3) -> tuple[NDArray[np.
     table = _Table(tokens, ngram)
 
     def share(batch: Mapping[str, Any]) -> NDArray[np.float64]:
-        return table.share(batch["input_ids"], real_inputs(batch))
+        return table.share(batch["input_ids"], real_inputs(batch), elsewhere=2)
 
     shares = batch_prior(dataset, share, name="recurring share").factors
     places = keyed_generator("recurrence by chance").integers(0, max(len(tokens), 1), _IN_NO_ORDER)
     shuffled = np.asarray(tokens[np.sort(places)])[np.argsort(np.argsort(places))] if len(tokens) else np.zeros(0)
-    rows = shuffled[None]
-    return shares, float(table.share(rows, np.ones(rows.shape, bool))[0])
+    return shares, float(table.share(shuffled[None], np.ones((1, len(shuffled)), bool), elsewhere=1)[0])
 
 
 class _Table:
@@ -94,12 +96,12 @@ class _Table:
             places, counts = np.unique(self._places(hashes[self.holds(hashes)]), return_counts=True)
             self._seen[places] = np.minimum(self._seen[places] + np.minimum(counts, 2), 2).astype(np.uint8)
 
-    def share(self, tokens: NDArray[Any], real: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """Share of the n-grams of each row that stand at two places or more, float64 [B]; 1 for a row without any."""
+    def share(self, tokens: NDArray[Any], real: NDArray[np.bool_], *, elsewhere: int) -> NDArray[np.float64]:
+        """Share of the n-grams of each row that stand at `elsewhere` places or more, float64 [B]; 1 where it has none."""
         hashes = _hashes(tokens, self._ngram)
         counted = real[:, self._ngram - 1 :] & self.holds(hashes)
         number = counted.sum(axis=1)
-        recurring = (counted & (self._seen[self._places(hashes)] > 1)).sum(axis=1)
+        recurring = (counted & (self._seen[self._places(hashes)] >= elsewhere)).sum(axis=1)
         return np.where(number > 0, recurring / np.maximum(number, 1), 1.0)
 
     def holds(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
