@@ -97,7 +97,7 @@ class _Table:
             self._seen[places] = np.minimum(self._seen[places] + np.minimum(counts, 2), 2).astype(np.uint8)
 
     def share(self, tokens: NDArray[Any], real: NDArray[np.bool_], *, elsewhere: int) -> NDArray[np.float64]:
-        """Share of the n-grams of each row that stand at `elsewhere` places or more, float64 [B]; 1 where it has none."""
+        """Share of each row's n-grams that stand at `elsewhere` places or more, float64 [B]; 1 where it has none."""
         hashes = _hashes(tokens, self._ngram)
         counted = real[:, self._ngram - 1 :] & self.holds(hashes)
         number = counted.sum(axis=1)

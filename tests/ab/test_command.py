@@ -153,6 +153,51 @@ def test_ab_takes_threshold_and_clusters_of_an_arm(folder: Path) -> None:
     assert (analysis["scarcity-above-0.01"] < 1).mean() > 0.5
 
 
+STORE = """
+from pathlib import Path
+import numpy as np
+from torch.utils.data import DataLoader
+import adaptive_sampling as ads
+from adaptive_sampling.ab import TrainingData
+
+def stored(path="store"):
+    \"\"\"Forty documents of sentences, and twenty of the same tokens in no order.\"\"\"
+    rng = np.random.default_rng(0)
+    sentences = rng.integers(1, 59, (30, 10))
+    text = [sentences[rng.integers(0, 30, 10)].reshape(-1) for _ in range(40)]
+    soup = [rng.permutation(np.concatenate(text))[:100] for _ in range(20)]
+    if not Path(path).exists():
+        ads.TokenStore.write(path, [*text, *soup], vocab_size=60, eos_id=59, keys=[f"{i}" for i in range(60)])
+    dataset = ads.WindowDataset(ads.TokenStore.open(path), ads.WindowConfig(16))
+    return TrainingData(dataset, {"a": DataLoader(dataset, batch_size=6)}, batch_size=4)
+"""
+
+
+def test_adaptive_arms_on_a_token_store_know_what_recurs(folder: Path) -> None:
+    (folder / "a_users_store.py").write_text(STORE)
+    arms = [
+        {"name": "uniform"},
+        {"name": "adaptive", "update_every": 1},
+        {"name": "without", "kind": "adaptive", "priors": "none", "update_every": 1},
+        {"name": "alone", "kind": "scarcity", "scarcity": "none", "priors": "recurrence", "update_every": 1},
+    ]
+    assert cli.main(["ab", write(folder, arms=arms, data="a_users_store.stored")]) == 0
+    (path,) = (folder / "out" / "analysis").glob("recurrence-*.npy")
+    prior = np.load(path)
+    assert set(prior) == {0.1, 1.0}
+    assert (prior == 0.1).mean() == pytest.approx(1 / 3, abs=0.05)
+    runs = json.loads((folder / "out" / "results.json").read_text())["runs"]
+    policies = {run["arm"]: run["settings"]["arm"]["policy"] for run in runs}
+    assert len(set(policies.values())) == 4
+
+
+def test_ab_takes_priors_from_a_file(folder: Path) -> None:
+    np.save(folder / "mine.npy", np.linspace(0.5, 1.5, 48))
+    arms = [{"name": "uniform"}, {"name": "a", "kind": "adaptive", "priors": "mine.npy", "update_every": 1}]
+    assert cli.main(["ab", write(folder, arms=arms)]) == 0
+    assert not list((folder / "out" / "analysis").glob("recurrence*"))
+
+
 def test_ab_prints_a_command_per_run_that_does_that_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = write(folder, arms=[ARMS[0], ARMS[2]])
     assert cli.main(["ab", config, "--print-commands", "--set", "seeds=2", "--set", "module.arguments.lr=0.3"]) == 0
@@ -208,6 +253,9 @@ def test_ab_prints_a_command_per_run_that_does_that_run(folder: Path, capsys: py
             ["`scarcity`", "`threshold`", "treshold"],
         ),
         ({"arms": [{"name": "uniform"}, {"name": "loss", "groups": {"clusters": 0}}]}, ["`clusters`", "'loss'", "0"]),
+        ({"arms": [{"name": "uniform"}, {"name": "adaptive", "priors": "all"}]}, ["`priors`", "recurrence", "'all'"]),
+        ({"arms": [{"name": "uniform"}, {"name": "adaptive", "priors": {"ngram": 3}}]}, ["`priors`", "ngram"]),
+        ({"arms": [{"name": "uniform"}, {"name": "adaptive", "priors": "recurrence"}]}, ["`priors`", "token store"]),
         ({"arms": []}, ["`arms`", "[]"]),
         ({"arms": ["uniform"]}, ["arm 1", "mapping"]),
         ({"modul": 1}, ["`modul`", "Did you mean `module`"]),
