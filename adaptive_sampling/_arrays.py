@@ -14,16 +14,41 @@ from adaptive_sampling.errors import clause
 
 
 def as_array(name: str, values: Any) -> NDArray[Any]:
-    """One-dimensional NumPy array of `values`; tensors must live on the CPU."""
+    """One-dimensional NumPy array of `values`; tensors must be dense and live on the CPU.
+
+    Raises:
+        ValueError: for other shapes and tensors.
+    """
     if isinstance(values, torch.Tensor):
         if values.device.type != "cpu":
             raise ValueError(f"`{name}` must be on the CPU, got a tensor on {values.device}. Call .cpu() first.")
+        if values.layout != torch.strided:
+            raise ValueError(f"`{name}` must be dense, got a tensor of layout {values.layout}. Call .to_dense() first.")
         values = values.detach()
         values = values.float().numpy() if values.dtype in (torch.bfloat16, torch.float16) else values.numpy()
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise ValueError(
+            f"`{name}` must be one-dimensional, got rows of different lengths. Flatten it first."
+        ) from None
+    if array.ndim == 0:
+        raise ValueError(
+            f"`{name}` must be one-dimensional, got {values!r} of shape (). Give a list, an array or a tensor."
+        )
     if array.ndim != 1:
         raise ValueError(f"`{name}` must be one-dimensional, got shape {array.shape}. Flatten it first.")
     return array
+
+
+def beyond_int64(array: NDArray[Any]) -> int | None:
+    """The first Python integer in an array of objects that int64 does not hold; None if anything else is in it.
+
+    NumPy makes such an array of integers that are too large, which are ids out of range and no wrong type.
+    """
+    if array.dtype != object or not all(isinstance(value, int) for value in array.tolist()):
+        return None
+    return next((value for value in array.tolist() if abs(value) >> 63), None)
 
 
 def open_array(path: Path | str) -> NDArray[Any]:
@@ -52,9 +77,13 @@ def checked_ids(name: str, values: Any, num_windows: int) -> NDArray[np.int64]:
         TypeError: if the values are no integers.
     """
     array = as_array(name, values)
+    huge = beyond_int64(array)
+    if huge is not None:
+        at = array.tolist().index(huge)
+        raise ValueError(f"`{name}` must be in [0, {num_windows}), got {huge} at position {at}.")
     if len(array) and array.dtype.kind not in "iu":
         raise TypeError(
-            f"`{name}` must be integers, got dtype {array.dtype}, first {array[0].item()!r}. Convert to int64."
+            f"`{name}` must be integers, got dtype {array.dtype}, first {array[:1].tolist()[0]!r}. Convert to int64."
         )
     if len(array) and (array.min() < 0 or array.max() >= num_windows):
         first = int(((array < 0) | (array >= num_windows)).argmax())

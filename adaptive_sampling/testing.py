@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from adaptive_sampling._arrays import checked_integer
+
 __all__ = ["assert_resumes_exactly"]
 
 
@@ -20,10 +22,11 @@ def assert_resumes_exactly(make_sampler: Callable[[], Any], *, stops: Iterable[i
     Args:
         make_sampler: makes a fresh sampler with `state_dict`, `load_state_dict`, `__iter__` and `__len__`, the same one
             at each call: give it a seed.
-        stops: numbers of ids after which to stop; default: as above.
+        stops: numbers of ids after which to stop, in any epoch; default: as above.
 
     Raises:
         AssertionError: naming the stop and the first position that differs.
+        TypeError, ValueError: if a stop is no integer of at least 0.
 
     Example:
         >>> from adaptive_sampling import AdaptiveSampler
@@ -31,9 +34,11 @@ def assert_resumes_exactly(make_sampler: Callable[[], Any], *, stops: Iterable[i
     """
     length = len(make_sampler())
     if stops is None:
-        stops = sorted({0, 1, length // 2, length - 1, length, length + 1, 2 * length - 1})
-    expected = _take(make_sampler(), 3 * length)
-    if _take(make_sampler(), 3 * length) != expected:
+        stops = {0, 1, length // 2, length - 1, length, length + 1, 2 * length - 1}
+    stops = sorted(checked_integer("stops", stop, 0) for stop in stops)
+    count = max([2 * length, *stops]) + length
+    expected = _take(make_sampler(), count)
+    if _take(make_sampler(), count) != expected:
         raise AssertionError("two fresh samplers yield different ids. Give `make_sampler` a fixed seed.")
     for stop in stops:
         for second in (0, 1):
@@ -44,7 +49,7 @@ def assert_resumes_exactly(make_sampler: Callable[[], Any], *, stops: Iterable[i
             got += _take(middle, second)
             last = make_sampler()
             last.load_state_dict(_copied(middle.state_dict()))
-            got += _take(last, 3 * length - stop - second)
+            got += _take(last, count - stop - second)
             if got != expected:
                 at = int(np.flatnonzero(np.not_equal(got, expected))[0])
                 raise AssertionError(

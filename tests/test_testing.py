@@ -29,3 +29,10 @@ def test_a_sampler_without_a_fixed_seed_is_found():
     seeds = iter(range(100))
     with pytest.raises(AssertionError, match="fixed seed"):
         assert_resumes_exactly(lambda: ads.AdaptiveSampler(10, seed=next(seeds)))
+
+
+def test_stops_may_lie_in_any_epoch_and_must_be_numbers_of_ids():
+    assert_resumes_exactly(lambda: ads.AdaptiveSampler(3, seed=0), stops=[0, 8, 11])
+    for bad in (-1, 1.5):
+        with pytest.raises((TypeError, ValueError), match=f"`stops` .*{bad}"):
+            assert_resumes_exactly(lambda: ads.AdaptiveSampler(3, seed=0), stops=[bad])

@@ -92,13 +92,13 @@ class WeightSchedule:
         ]
 
     def load_state_list(self, state: list[dict[str, Any]], first_number: int) -> None:
-        """Counterpart of `state_list`; changes are numbered anew from `first_number` on."""
+        """Counterpart of `state_list`, with arrays for tensors; changes are numbered anew from `first_number` on."""
         self._pending = [
             Change(
                 first_number + i,
                 int(entry["position"]),
-                None if entry["ids"] is None else entry["ids"].numpy().copy(),
-                entry["values"].numpy().copy(),
+                None if entry["ids"] is None else entry["ids"].copy(),
+                entry["values"].copy(),
             )
             for i, entry in enumerate(state)
         ]

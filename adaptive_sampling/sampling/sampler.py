@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,13 +18,13 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch.utils.data import DistributedSampler
 
-from adaptive_sampling._arrays import checked_ids, checked_integer
+from adaptive_sampling._arrays import as_array, checked_ids, checked_integer
 from adaptive_sampling._random import stable_hash
-from adaptive_sampling.errors import StateMismatchError
 from adaptive_sampling.sampling._checks import checked_length
 from adaptive_sampling.sampling._collective import all_say, connected, from_rank_zero
 from adaptive_sampling.sampling._iteration import RankShare
 from adaptive_sampling.sampling._sources import source_map
+from adaptive_sampling.sampling._whole_state import check_sampler_state
 from adaptive_sampling.sampling.shares import ShareSchedule, SourceShares
 from adaptive_sampling.sampling.stream import Draws, DrawStream
 
@@ -148,7 +148,7 @@ class AdaptiveSampler(DistributedSampler[Any]):
             >>> sorted(sampler)
             [1, 1, 1, 2]
         """
-        sampler = cls(len(weights), **settings)
+        sampler = cls(len(as_array("weights", weights)), **settings)
         sampler.set_weights(weights)
         return sampler
 
@@ -381,8 +381,14 @@ class AdaptiveSampler(DistributedSampler[Any]):
         return self.num_samples
 
     def set_epoch(self, epoch: int) -> None:
-        """Jump ahead to the start of a later epoch. Never rewinds: an earlier or the current number has no effect."""
+        """Jump ahead to the start of a later epoch. Never rewinds: an earlier or the current number has no effect.
+
+        Raises:
+            ValueError, TypeError: if `epoch` is no integer from 0 to 2^32 - 1.
+        """
         target = checked_integer("epoch", epoch, 0)
+        if target >= 2**32:
+            raise ValueError(f"`epoch` must be below 2^32, got {target}. Epochs are counted from 0.")
         if target <= self._epoch + self._epoch_is_over():
             return
         self._be_ready()
@@ -480,24 +486,20 @@ class AdaptiveSampler(DistributedSampler[Any]):
         """Go on exactly where `state` was taken; another world size or number of workers is fine.
 
         Raises:
-            StateMismatchError: if the state is of another version, number of windows or of draws, or kind of draws.
+            StateMismatchError: if the state is of another version, number of windows or of draws, or kind of draws, or
+                damaged; nothing is changed then.
         """
-        if not state.get("managed"):
+        if not (isinstance(state, Mapping) and state.get("managed")):
             self.load_full_state(state)
             self._touched = True
 
     def load_full_state(self, state: dict[str, Any]) -> None:
         """Counterpart of `full_state`."""
-        if "stream" not in state:
-            raise StateMismatchError(
-                f"the saved state has keys {sorted(state)}, an AdaptiveSampler state has 'stream'. "
-                "Load what `AdaptiveSampler.state_dict()` returned."
-            )
+        check_sampler_state(state)
         if self._to_share:
             self._share()
         self._meet()
         self._stream.load_state_dict(state["stream"])
-        self._seed, self.lag = self._stream.seed, int(state["lag"])
-        self._epoch, self._epoch_start = int(state["epoch"]), int(state["epoch_start"])
-        self._finished = bool(state["finished"])
+        self._seed, self.lag = self._stream.seed, state["lag"]
+        self._epoch, self._epoch_start, self._finished = state["epoch"], state["epoch_start"], state["finished"]
         self._newest += 1

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from adaptive_sampling._arrays import as_array, checked_ids
+from adaptive_sampling._arrays import checked_ids
 from adaptive_sampling._random import stable_hash
 from adaptive_sampling.errors import StateMismatchError
 from adaptive_sampling.sampling._ahead import DrawnAhead, Engine
@@ -19,6 +19,7 @@ from adaptive_sampling.sampling._checks import checked_weights
 from adaptive_sampling.sampling._node_memory import NodeMemory
 from adaptive_sampling.sampling._seen import SeenWindows
 from adaptive_sampling.sampling._sources import SourceMap
+from adaptive_sampling.sampling._whole_state import check_stream_state
 from adaptive_sampling.sampling.mixture import Mixture, check_sources, draw_shares, mean_targets
 from adaptive_sampling.sampling.shares import ShareSchedule
 from adaptive_sampling.sampling.sum_tree import Allocate
@@ -144,7 +145,9 @@ class DrawStream:
     def _checked_all(self, weights: Any) -> NDArray[np.float32]:
         values = checked_weights("weights", weights, self.num_windows)
         if not values.any():
-            raise ValueError("`weights` must not all be zero. Give at least one window a positive weight.")
+            raise ValueError(
+                "`weights` must not all be zero in float32. Give at least one window a weight of 1e-45 or more."
+            )
         self._check_sources(values)
         return values
 
@@ -311,8 +314,9 @@ class DrawStream:
         """Counterpart of `state_dict`; block size and seed are taken from the state.
 
         Raises:
-            StateMismatchError: if version, number of windows or of draws, kind of draws, shares or sources differ.
-            ValueError: if the saved weights are damaged.
+            StateMismatchError: if version, number of windows or of draws, kind of draws, shares or sources differ, or
+                something is missing or damaged.
+            ValueError: if the saved weights leave nothing to draw.
         """
         for name, own in self._identity().items():
             if state.get(name) != own:
@@ -320,10 +324,12 @@ class DrawStream:
                     f"the saved sampler state has {name} {state.get(name)!r}, this sampler has {own!r}. "
                     "Build the sampler with the settings of the saved run, or start without its state."
                 )
-        saved = _as_arrays(state["engine"])
+        state = _as_arrays(state)
+        check_stream_state(state, self.num_windows, None if self._sources is None else self._sources.counts.tolist())
+        saved = state["engine"]
         before = self.seed, self._shares
         self.seed = int(state["seed"])
-        self._shares = None if state["shares_now"] is None else ShareSchedule.from_state(state["shares_now"])
+        self._shares = ShareSchedule.from_state(state["shares_now"]) if state.get("shares_now") else None
         try:
             if "weights" in saved:
                 self._checked_all(saved["weights"])
@@ -333,11 +339,11 @@ class DrawStream:
             self.seed, self._shares = before
             raise
         self.position = int(state["position"])
-        self._seen = None if state["seen"] is None else SeenWindows(self.num_windows, as_array("seen", state["seen"]))
+        self._seen = None if state.get("seen") is None else SeenWindows(self.num_windows, state["seen"])
 
     def _load(self, state: dict[str, Any], saved: dict[str, Any], to_do: bool) -> None:
         """Take over the state; what is shared only where that is still `to_do`."""
-        ahead, buffer = self._ahead, as_array("buffer", state["buffer"]).copy()
+        ahead, buffer = self._ahead, state["buffer"].copy()
         if state["started"]:
             engine = ahead.filled_engine()
             if to_do:
@@ -356,7 +362,7 @@ class DrawStream:
             place.applied = ahead.made + int(state["carried_out_before"])
         ahead.made += len(state["scheduled"])
         ahead.restart(int(state["position"]), buffer)
-        ahead.aside = as_array("aside", state["aside"]).copy()
+        ahead.aside = state["aside"].copy()
 
 
 def _as_tensors(value: Any) -> Any:
@@ -372,4 +378,4 @@ def _as_arrays(value: Any) -> Any:
         return {key: _as_arrays(entry) for key, entry in value.items()}
     if isinstance(value, list):
         return [_as_arrays(entry) for entry in value]
-    return value.numpy() if isinstance(value, torch.Tensor) else value
+    return value.cpu().numpy() if isinstance(value, torch.Tensor) else value

@@ -449,7 +449,8 @@ class WeightPolicy:
             float64 `[B]`.
 
         Raises:
-            ValueError: on probabilities outside (0, 1], naming the first, or if N is needed and unknown.
+            ValueError: on probabilities outside (0, 1] or targets outside [0, 1], naming the first, on another number
+                of targets, or if N is needed and unknown.
         """
         drawn = np.asarray(probabilities, np.float64)
         bad = ~((drawn > 0) & (drawn <= 1))
@@ -461,6 +462,16 @@ class WeightPolicy:
         if target is None:
             included = self._arrays.num_included
             target = 1.0 / (self._bound() if included is None else included)
+        target = np.asarray(target, np.float64)
+        if target.ndim and target.shape != drawn.shape:
+            raise ValueError(
+                f"`target` must be a number or have shape {drawn.shape}, one per draw, got shape {target.shape}."
+            )
+        wrong = ~((target >= 0) & (target <= 1))
+        if wrong.any():
+            raise ValueError(
+                f"`target` must be in [0, 1], got {float(target[wrong][0])!r}. Give probabilities, see `share_target`."
+            )
         now = self._clock.step if step is None else checked_count("step", step, 0)
         return transforms.importance(drawn, target, self.settings.importance.at(now, self.total_steps))
 

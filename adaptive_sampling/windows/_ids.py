@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from adaptive_sampling._arrays import beyond_int64
+
 
 def checked_id(value: Any, length: int) -> int:
     """`value` as an int in [0, `length`).
@@ -40,9 +42,11 @@ def checked_ids(values: Any, length: int) -> NDArray[np.int64]:
     array = np.asarray(values.cpu() if isinstance(values, torch.Tensor) else values)
     if array.ndim != 1:
         raise TypeError(f"window ids must be one-dimensional, got shape {array.shape}. Flatten them first.")
+    huge = beyond_int64(array)
+    if huge is not None:
+        raise _out_of_range(huge, length)
     if len(array) and array.dtype.kind not in "iu":
-        # Python integers beyond int64 make an object array; the one to blame need not be the first.
-        first = next((v for v in array.tolist() if not isinstance(v, int) or abs(v) >> 63), array[0])
+        first = next((value for value in array.tolist() if not isinstance(value, int)), array[0])
         raise TypeError(f"window ids must be integers, got {first!r} of dtype {array.dtype}. Convert them to int64.")
     bad = (array < 0) | (array >= length)
     if bad.any():

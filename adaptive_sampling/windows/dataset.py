@@ -145,10 +145,11 @@ class WindowDataset(Dataset[dict[str, torch.Tensor]]):
         """Make offsets, separators and order those of `epoch`; without settings that look at it nothing changes.
 
         Raises:
-            ValueError: if `epoch` is no integer of at least 0.
+            ValueError: if `epoch` is no integer from 0 to 2^63 - 1.
         """
-        if isinstance(epoch, bool) or not isinstance(epoch, (int, np.integer)) or epoch < 0:
-            raise ValueError(f"`epoch` must be an integer of at least 0, got {epoch!r}. Epochs are counted from 0.")
+        if isinstance(epoch, bool) or not isinstance(epoch, (int, np.integer)) or not 0 <= epoch < 2**63:
+            limit = "below 2^63" if isinstance(epoch, int) and epoch > 0 else "at least 0"
+            raise ValueError(f"`epoch` must be an integer of {limit}, got {epoch!r}. Epochs are counted from 0.")
         self._epoch.fill_(int(epoch))
 
     def __len__(self) -> int:

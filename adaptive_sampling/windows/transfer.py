@@ -31,7 +31,7 @@ def transfer_weights(old: WindowDataset, new: WindowDataset, weights: Any) -> Fl
         float64 [len(new)].
 
     Raises:
-        TypeError: for other datasets.
+        TypeError: for other datasets, or weights that are no real numbers.
         ValueError: for weights of another length or sign, or datasets over different text or whose text moves.
 
     Cost: O((N + M) log N) time, 40 bytes per old window of memory.
@@ -44,13 +44,20 @@ def transfer_weights(old: WindowDataset, new: WindowDataset, weights: Any) -> Fl
         if dataset.adaptive_weights_error is not None:
             raise ValueError(dataset.adaptive_weights_error)
     _check_same_text(old, new)
-    values = as_array("weights", weights).astype(np.float64)
-    if len(values) != len(old):
-        raise ValueError(f"`weights` must have one entry per old window, {len(old)}, got {len(values)}.")
+    given = as_array("weights", weights)
+    if len(given) != len(old):
+        raise ValueError(
+            f"`weights` must have one entry per old window, {len(old)}, got {len(given)}. Give all of them."
+        )
+    if len(given) and given.dtype.kind not in "fiu":
+        raise TypeError(f"`weights` must be real numbers, got dtype {given.dtype}. Convert to float64.")
+    values = given.astype(np.float64)
     bad = ~(np.isfinite(values) & (values >= 0))
     if bad.any():
         first = int(bad.argmax())
-        raise ValueError(f"`weights` must be finite and not negative, got {values[first]} at position {first}.")
+        raise ValueError(
+            f"`weights` must be finite and not negative, got {values[first]} at position {first}. Clean them first."
+        )
     mean = float(values.mean()) if len(values) else 1.0
     rows, starts, ends = _spans(old)
     # Around their mean, sums stay small and equal weights come out exactly equal.

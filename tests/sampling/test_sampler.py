@@ -123,6 +123,10 @@ def test_scheduled_weights_that_come_too_late_are_an_error():
         ([1, 1, 1, 1e39], r"1e\+39.*window 3"),
         ([-1, 1, 1, 1], r"-1.*window 0"),
         ([0, 0, 0, 0], "all be zero"),
+        ([1e-50, 0, 0, 0], "all be zero in float32"),
+        ([[1], [1, 2], [3], [4]], "rows of different lengths"),
+        (None, "got None of shape"),
+        (torch.ones(4).to_sparse(), "must be dense"),
         ([1, 1, 1], "length 4, got 3"),
         ([], "length 4, got 0"),
         ([[1, 1, 1, 1]], r"shape \(1, 4\)"),
@@ -146,6 +150,10 @@ def test_bad_weights_are_refused_and_the_old_ones_stay(bad, message):
         ([4], [1], r"\[0, 4\), got 4"),
         ([-1], [1], "got -1"),
         ([0.5], [1], "dtype float64"),
+        ([10**20], [1], r"\[0, 4\), got 100000000000000000000"),
+        ([1, -(10**20)], [1, 1], "got -100000000000000000000 at position 1"),
+        ([None], [1], "dtype object, first None"),
+        (2, [1], "got 2 of shape"),
         ([1, 1], [1, 2], "1 more than once"),
         ([2], [float("nan")], "nan.*window 2"),
         ([2, 3], [1], "length 2, got 1"),
@@ -261,6 +269,88 @@ def test_state_of_another_sampler_is_refused_with_both_values():
         AdaptiveSampler(10, draws="multinomial").load_state_dict(state)
     with pytest.raises(StateMismatchError, match="keys"):
         AdaptiveSampler(10).load_state_dict({"other": 1})
+
+
+def without(state, *path):
+    """A copy of nested mappings without the entry at `path`."""
+    return {
+        key: without(value, *path[1:]) if key == path[0] else value for key, value in state.items() if path != (key,)
+    }
+
+
+def entries(state):
+    """Paths to all entries of nested mappings."""
+    return [
+        (key, *rest) for key, value in state.items() for rest in [(), *(entries(value) if type(value) is dict else [])]
+    ]
+
+
+SHARED = {"source_shares": {0: 1, 1: 2}, "sources": [0, 1] * 5}
+
+
+@pytest.mark.parametrize("settings", [{}, {"draws": "multinomial"}, SHARED])
+@pytest.mark.parametrize("drawn", [0, 7])
+def test_a_state_that_lacks_an_entry_is_refused_and_nothing_changes(settings, drawn):
+    saved = AdaptiveSampler(10, seed=1, **settings)
+    saved.draw(drawn)
+    saved.schedule_weights(100, [1], [3.0])
+    state = saved.state_dict()
+    expected = AdaptiveSampler(10, seed=0, **settings).draw(25).tolist()
+    optional = {("stream", "seen"), ("stream", "source_shares"), ("stream", "source_windows")}
+    if not settings.get("source_shares"):
+        optional.add(("stream", "shares_now"))
+    for path in entries(state):
+        if path in optional:
+            continue
+        sampler = AdaptiveSampler(10, seed=0, **settings)
+        got = sampler.draw(5).tolist()
+        with pytest.raises(StateMismatchError, match=str(path[-1])):
+            sampler.load_state_dict(without(state, *path))
+        assert [*got, *sampler.draw(20).tolist()] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("balance", torch.full((10,), float("nan")), "`balance` must be finite.*got nan"),
+        ("tickets", torch.full((10,), -1, dtype=torch.int32), "`tickets`.*got -1"),
+        ("tickets", torch.zeros(9, dtype=torch.int32), "`tickets` must be of length 10, got 'length 9'"),
+        ("weights", torch.zeros(10, dtype=torch.int64), "`weights` must be a tensor"),
+        ("drawn", 2.5, "`drawn` must be an integer of at least 0, got 2.5"),
+        ("block", True, "`block` must be an integer"),
+        ("threshold", float("inf"), "`threshold` must be a finite number, got inf"),
+    ],
+)
+def test_a_damaged_state_is_refused_naming_the_entry(name, value, message):
+    saved = AdaptiveSampler(10, seed=1)
+    saved.draw(7)
+    state = saved.state_dict()
+    state["stream"]["engine"][name] = value
+    sampler = AdaptiveSampler(10, seed=0)
+    before = sampler.draw(5).tolist()
+    with pytest.raises(StateMismatchError, match=message):
+        sampler.load_state_dict(state)
+    assert [*before, *sampler.draw(5).tolist()] == AdaptiveSampler(10, seed=0).draw(10).tolist()
+
+
+@pytest.mark.parametrize("state", [None, 5, [], {"managed": False}, {"stream": None}])
+def test_what_is_no_state_is_refused(state):
+    with pytest.raises(StateMismatchError, match="saved"):
+        AdaptiveSampler(10).load_state_dict(state)
+
+
+def test_set_epoch_refuses_numbers_that_no_position_follows():
+    sampler = AdaptiveSampler(10, num_draws=2**31 - 1, seed=0)
+    with pytest.raises(ValueError, match=r"`epoch` must be below 2\^32, got 4294967296"):
+        sampler.set_epoch(2**32)
+    assert sampler.epoch == 0
+
+
+def test_from_weights_takes_what_set_weights_takes_and_names_what_it_does_not():
+    assert AdaptiveSampler.from_weights(torch.tensor([1.0, 2.0])).weights.tolist() == [1, 2]
+    for bad in (None, (w for w in (1.0, 2.0)), 3):
+        with pytest.raises(ValueError, match="`weights` must be one-dimensional, got"):
+            AdaptiveSampler.from_weights(bad)
 
 
 def test_managed_sampler_hands_out_again_what_was_not_trained_on():

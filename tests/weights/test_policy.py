@@ -303,6 +303,7 @@ def test_update_takes_arrays_and_tensors(kind):
         ([1, -2], [1, 1], ValueError, r"got -2 at position 1"),
         ([1.0, 2.0], [1, 1], TypeError, r"`ids` must be integers, got dtype float64, first 1\.0"),
         ([True], [1], TypeError, "`ids` must be integers"),
+        ([1, 2**70], [1, 1], ValueError, r"got 1180591620717411303424 at position 1"),
         ([[1]], [1], ValueError, r"`ids` must be one-dimensional"),
         ([1, 2], [1.0], ValueError, r"`values` must hold one value per id \(2\), got 1"),
         ([1], ["a"], TypeError, "`values` must be real numbers"),
@@ -470,6 +471,13 @@ def test_importance_weights_correct_towards_the_windows_not_excluded():
     np.testing.assert_array_equal(make(4).importance_weights([0.5]), 1)
     with pytest.raises(ValueError, match=r"`probabilities`.*got 0\.0 at position 1"):
         policy.importance_weights([0.5, 0.0])
+    for target, message in (
+        ([0.1], r"shape \(2,\).*got shape \(1,\)"),
+        ([0.1, -0.5], "got -0.5"),
+        (float("nan"), "got nan"),
+    ):
+        with pytest.raises(ValueError, match=f"`target` .*{message}"):
+            policy.importance_weights([0.5, 0.25], target)
 
 
 def assert_same_state(one, other):

@@ -242,7 +242,7 @@ def test_set_epoch_moves_windows_and_nothing_else(write_store):
     assert (dataset.starts() == first).all()
     fixed.set_epoch(3)
     assert fixed.starts().tolist() == make(store, 16).starts().tolist()
-    for epoch in (-1, 1.0, True):
+    for epoch in (-1, 1.0, True, 2**63):
         with pytest.raises(ValueError, match=f"`epoch` .*{epoch}"):
             dataset.set_epoch(epoch)
 
@@ -254,7 +254,7 @@ def test_ids_out_of_range_are_refused(write_store, bad):
         with pytest.raises(IndexError, match=f"from 0 to 1, got {bad}"):
             call(bad)
     for call in (dataset.read, dataset.__getitems__, dataset.starts, dataset.valid_targets):
-        with pytest.raises((IndexError, TypeError), match=str(bad)):
+        with pytest.raises(IndexError, match=f"from 0 to 1, got {bad}"):
             call([0, bad])
 
 

@@ -86,6 +86,9 @@ def test_bad_transfers_are_refused(write_store):
     ):
         with pytest.raises(ValueError, match=message):
             ads.transfer_weights(old, old, weights)
+    for weights in (["1"] * 4, [True] * 4, [None] * 4):
+        with pytest.raises(TypeError, match="`weights` must be real numbers, got dtype"):
+            ads.transfer_weights(old, old, weights)
     with pytest.raises(ValueError, match="`new` must be over the text of `old`"):
         ads.transfer_weights(old, make(other, 4), np.ones(4))
     with pytest.raises(ValueError, match="`reshuffle_documents` must be False"):
