@@ -137,7 +137,8 @@ class DrawnAhead:
         """Let weights count from the first block that starts at or behind `position`; none of these has begun."""
         self.schedule.add(Change(self.made, position, ids, values))
         self.made += 1
-        self.take_back_from(self._block_start(position))
+        # A place that a jump passed over lies before all that was drawn: the change counts from the next block.
+        self.take_back_from(max(self._block_start(position), self.place.begun))
 
     def apply(self, change: Change) -> None:
         """Hand a change over to the engine."""
@@ -199,12 +200,13 @@ class DrawnAhead:
         change = self.schedule.next_position
         if change is None or self._memory is None:
             return
-        if self._block_start(change) < self.place.begun:
+        from_block = max(self._block_start(change), self.place.leapt_to)
+        if from_block < self.place.begun:
             raise RuntimeError(
                 f"weights for stream position {change} come too late: another rank has looked ahead to "
                 f"{self.place.begun}. Let all ranks prefetch equally far, and less far than `sampler.lag` steps."
             )
-        self.take_back_from(self._block_start(change))
+        self.take_back_from(from_block)
 
     def _draw_until(self, end: int) -> None:
         reached = self.ids_from + len(self.ids)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -138,7 +139,32 @@ def from_tensors(state: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
             f"the saved policy must hold {state['num_windows']} entries per array, got shapes {shapes}. "
             "The checkpoint is damaged: resume from another."
         )
+    for name, array in arrays.items():
+        bad = ~np.isfinite(array)
+        what = "finite"
+        if name in ("visits", "weights"):
+            bad |= array < 0
+            what = "finite and not negative"
+        if bad.any():
+            at = int(bad.argmax())
+            raise StateMismatchError(
+                f"`{name}` of the saved policy must be {what}, got {array[at].item()!r} for window {at}. "
+                "The checkpoint is damaged: resume from another."
+            )
     return arrays
+
+
+@contextmanager
+def damaged_if_it_fails() -> Iterator[None]:
+    """What a part of a state refuses, or lacks, means that the state is damaged."""
+    try:
+        yield
+    except StateMismatchError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise StateMismatchError(
+            f"the saved policy is damaged: {type(error).__name__}: {error}. Resume from another checkpoint."
+        ) from error
 
 
 def check(state: Mapping[str, Any], num_windows: int | None, settings: Mapping[str, Any]) -> None:
@@ -147,10 +173,28 @@ def check(state: Mapping[str, Any], num_windows: int | None, settings: Mapping[s
     Raises:
         StateMismatchError: naming what differs, both values and the cure.
     """
+    if not isinstance(state, Mapping):
+        raise StateMismatchError(
+            f"the saved policy must be a mapping, got {state!r}. Load what `WeightPolicy.state_dict()` returned."
+        )
     if state.get("version") != VERSION:
         raise StateMismatchError(
             f"the saved policy has version {state.get('version')!r}, this package reads {VERSION}. "
             "Resume with the package version that saved it."
+        )
+    parts = {"clock": fields(Clock), "frozen": fields(Frozen), "drift": (), "signal": (), "settings": ()}
+    missing = [
+        name for name in ("num_windows", "total_steps", "dropped", "weights", *COLUMNS, *parts) if name not in state
+    ]
+    for name, entries in parts.items():
+        part = state.get(name)
+        if isinstance(part, Mapping):
+            missing += [f"{name}.{entry.name}" for entry in entries if entry.name not in part]
+        elif name in state:
+            missing.append(name)
+    if missing:
+        raise StateMismatchError(
+            f"the saved policy must be whole, got none of {missing}. The checkpoint is damaged: resume from another."
         )
     if num_windows is not None and num_windows != state["num_windows"]:
         raise StateMismatchError(
@@ -159,7 +203,7 @@ def check(state: Mapping[str, Any], num_windows: int | None, settings: Mapping[s
         )
     saved = state["settings"]
     for name in [*settings, *(name for name in saved if name not in settings)]:
-        there, here = saved.get(name), settings.get(name)
+        there, here = saved.get(name, "nothing"), settings.get(name)
         if there != here:
             raise StateMismatchError(
                 f"`{name}` of the saved policy is {there!r}, here it is {here!r}. "

@@ -550,23 +550,27 @@ class WeightPolicy:
         """Continue where the state was saved.
 
         Raises:
-            StateMismatchError: if version, N, settings or arrays differ; the message shows both sides. Nothing is
-                changed then.
+            StateMismatchError: if version, N, settings or arrays differ, where the message shows both sides, or if
+                something is missing or damaged. Nothing is changed then.
         """
         _state.check(state_dict, self.num_windows, self._fingerprint())
         arrays = _state.from_tensors(state_dict)
-        self.num_windows = int(state_dict["num_windows"])
-        self._signal.bind(self.num_windows, None if self._arrays.group is None else self._arrays.num_groups)
-        self._signal.load_state_dict(state_dict["signal"])
+        num_windows = int(state_dict["num_windows"])
+        signal, drift = copy.deepcopy(self._signal), copy.deepcopy(self._drift)
+        with _state.damaged_if_it_fails():
+            signal.bind(num_windows, None if self._arrays.group is None else self._arrays.num_groups)
+            signal.load_state_dict(state_dict["signal"])
+            drift.load_state_dict(state_dict["drift"])
+            frozen = _state.frozen_from_primitives(state_dict["frozen"])
+            clock = _state.Clock(**state_dict["clock"])
+            if "scarcity" in state_dict:
+                self._arrays.replace_scarcity(state_dict["scarcity"].to("cpu"), num_windows)
+        self.num_windows, self._signal, self._drift = num_windows, signal, drift
         self._table = Table(0)
         self._table.rows = Rows(**{name: arrays[name] for name in COLUMNS})
         self._weights = arrays["weights"]
-        if "scarcity" in state_dict:
-            self._arrays.replace_scarcity(state_dict["scarcity"].to("cpu"), self.num_windows)
         self._grows = False
-        self._frozen = _state.frozen_from_primitives(state_dict["frozen"])
-        self._drift.load_state_dict(state_dict["drift"])
-        self._clock = _state.Clock(**state_dict["clock"])
+        self._frozen, self._clock = frozen, clock
         self.dropped = int(state_dict["dropped"])
         bound_to, self.total_steps = self.total_steps, state_dict["total_steps"]
         if bound_to is not None:

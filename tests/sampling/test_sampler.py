@@ -346,6 +346,21 @@ def test_set_epoch_refuses_numbers_that_no_position_follows():
     assert sampler.epoch == 0
 
 
+@pytest.mark.parametrize("settings", [{}, {"draws": "multinomial"}, SHARED])
+def test_weights_scheduled_for_a_place_that_a_jump_passed_over_count_from_the_next_block(settings):
+    sampler = AdaptiveSampler(10, seed=0, block_size=2, **settings)
+    sampler.draw(1)
+    sampler.set_epoch(2)
+    weights = np.zeros(10)
+    weights[[3, 4]] = 1
+    sampler.schedule_weights(5, None, weights)
+    resumed = AdaptiveSampler(10, **settings)
+    resumed.load_state_dict(sampler.state_dict())
+    got = sampler.draw(30).tolist()
+    assert set(got) == {3, 4}
+    assert resumed.draw(30).tolist() == got
+
+
 def test_from_weights_takes_what_set_weights_takes_and_names_what_it_does_not():
     assert AdaptiveSampler.from_weights(torch.tensor([1.0, 2.0])).weights.tolist() == [1, 2]
     for bad in (None, (w for w in (1.0, 2.0)), 3):

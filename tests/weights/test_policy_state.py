@@ -192,3 +192,73 @@ def test_another_length_of_training_is_adopted_with_a_warning():
     without_ramps.bind(60, 1000)
     run(without_ramps, 0, 2)
     without_ramps.bind(60, 2000)
+
+
+def paths(state):
+    """Where the entries of nested mappings are."""
+    return [
+        (key, *rest) for key, value in state.items() for rest in [(), *(paths(value) if type(value) is dict else [])]
+    ]
+
+
+def changed(state, path, value):
+    """A copy of nested mappings with another value at `path`; `...`: with none."""
+    key, *rest = path
+    copy = dict(state)
+    if rest:
+        copy[key] = changed(copy[key], rest, value)
+    elif value is ...:
+        del copy[key]
+    else:
+        copy[key] = value
+    return copy
+
+
+def assert_refused_and_unchanged(state, signal, message):
+    policy, twin = make(signal=signal), make(signal=signal)
+    for each in (policy, twin):
+        each.bind(60, 1000)
+        run(each, 0, 2)
+    with pytest.raises(StateMismatchError, match=message):
+        policy.load_state_dict(state)
+    run(policy, 2, 6), run(twin, 2, 6)
+    np.testing.assert_array_equal(policy.weights, twin.weights)
+    np.testing.assert_array_equal(policy.scores, twin.scores)
+
+
+@pytest.mark.parametrize("signal", ["loss", "progress"])
+def test_a_state_that_lacks_an_entry_is_refused_and_nothing_changes(signal):
+    saved = make(signal=signal)
+    saved.bind(60, 1000)
+    run(saved, 0, 5)
+    state = saved.state_dict()
+    for path in paths(state):
+        assert_refused_and_unchanged(changed(state, path, ...), signal, "saved policy")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (
+            ("weights",),
+            torch.full((60,), float("nan")),
+            "`weights` of the saved policy must be finite.*got nan for window 0",
+        ),
+        (("weights",), -torch.ones(60), r"got -1\.0"),
+        (("visits",), torch.full((60,), -1, dtype=torch.int32), "`visits`.*got -1 for window 0"),
+        (("score",), torch.zeros(59), "60 entries per array"),
+        (("frozen", "group_means"), None, "damaged"),
+        (("drift",), 3, "none of \\['drift'\\]"),
+    ],
+)
+def test_a_damaged_state_is_refused_naming_what_is_wrong(path, value, message):
+    saved = make()
+    saved.bind(60, 1000)
+    run(saved, 0, 5)
+    assert_refused_and_unchanged(changed(saved.state_dict(), path, value), "loss", message)
+
+
+@pytest.mark.parametrize("state", [None, 5, []])
+def test_what_is_no_state_is_refused(state):
+    with pytest.raises(StateMismatchError, match="must be a mapping"):
+        make().load_state_dict(state)
