@@ -33,8 +33,10 @@ def as_array(name: str, values: Any) -> NDArray[Any]:
             f"`{name}` must be one-dimensional, got rows of different lengths. Flatten it first."
         ) from None
     if array.ndim == 0:
+        shown = repr(values)
         raise ValueError(
-            f"`{name}` must be one-dimensional, got {values!r} of shape (). Give a list, an array or a tensor."
+            f"`{name}` must be one-dimensional, got {shown if len(shown) < 80 else type(values).__name__} of shape (). "
+            "Give a list, an array or a tensor."
         )
     if array.ndim != 1:
         raise ValueError(f"`{name}` must be one-dimensional, got shape {array.shape}. Flatten it first.")

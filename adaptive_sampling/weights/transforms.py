@@ -147,8 +147,14 @@ def clip_quantiles(values: Any, of: Any, clip: tuple[float, float]) -> Floats:
 
     Returns:
         float64 `[N]`.
+
+    Raises:
+        ValueError: if `of` is empty.
     """
-    low, high = np.quantile(np.asarray(of, np.float64), clip)
+    seen = np.asarray(of, np.float64)
+    if not seen.size:
+        raise ValueError("`of` must hold at least one value, got none. Clip as soon as something was seen.")
+    low, high = np.quantile(seen, clip)
     return np.clip(np.asarray(values, np.float64), low, high)
 
 
@@ -245,6 +251,9 @@ def floor_cap(values: Any, floor: float, cap: float) -> Floats:
     Returns:
         float64 `[N]`, mean 1. Where no m does it, because nearly all v are 0, the floor rises until the mean is 1.
 
+    Raises:
+        ValueError: naming the first value that is negative or not finite, or if the limits are not around 1.
+
     Cost:
         Two looks at all values or a few more, see `solve_scale`; no sort.
 
@@ -253,6 +262,14 @@ def floor_cap(values: Any, floor: float, cap: float) -> Floats:
         [0.1, 0.325, 3.25, 0.325]
     """
     array = np.asarray(values, np.float64)
+    bad = ~(np.isfinite(array) & (array >= 0))
+    if bad.any():
+        at = int(bad.argmax())
+        raise ValueError(
+            f"`values` must be finite and not negative, got {float(array.flat[at])!r} at position {at}. Clean them."
+        )
+    if not (0 <= floor <= 1 <= cap and floor < cap):
+        raise ValueError(f"`floor` must be in [0, 1] and below `cap`, which is at least 1, got {floor!r} and {cap!r}.")
     scale, raised = solve_scale(array, floor, cap)
     return limit(array, scale, raised, cap)
 

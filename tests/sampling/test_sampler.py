@@ -126,6 +126,7 @@ def test_scheduled_weights_that_come_too_late_are_an_error():
         ([1e-50, 0, 0, 0], "all be zero in float32"),
         ([[1], [1, 2], [3], [4]], "rows of different lengths"),
         (None, "got None of shape"),
+        (object.__new__(type("A" * 100, (), {})), "got A+ of shape"),
         (torch.ones(4).to_sparse(), "must be dense"),
         ([1, 1, 1], "length 4, got 3"),
         ([], "length 4, got 0"),

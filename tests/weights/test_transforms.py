@@ -246,3 +246,14 @@ def test_uniform_share_of_even_weights_is_none():
     assert transforms.uniform_share(4.0, 0.0) == 0
     assert transforms.uniform_share(4.0, 0.25) == 0
     assert transforms.uniform_share(4.0, 1.0) == 1
+
+
+def test_floor_cap_and_clip_quantiles_name_what_they_cannot_take():
+    for bad in (float("nan"), float("inf"), -2.0):
+        with pytest.raises(ValueError, match=f"`values` must be finite and not negative, got {bad} at position 1"):
+            transforms.floor_cap([1.0, bad], 0.1, 4.0)
+    for floor, cap in ((-0.1, 4), (1.1, 4), (0.1, 0.9), (1, 1), (float("nan"), 4)):
+        with pytest.raises(ValueError, match=f"got {floor} and {cap}"):
+            transforms.floor_cap([1.0, 2.0], floor, cap)
+    with pytest.raises(ValueError, match="`of` must hold at least one value"):
+        transforms.clip_quantiles([1.0], [], (0, 1))
