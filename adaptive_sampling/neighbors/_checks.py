@@ -64,3 +64,14 @@ def unit_threshold(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or not 0 < value <= 1:
         raise ValueError(f"`{name}` must be in (0, 1], got {value!r}.")
     return float(value)
+
+
+def integer_seed(value: Any) -> int:
+    """`value` as a key of random choices, any integer.
+
+    Raises:
+        TypeError: for anything else, booleans included.
+    """
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"`seed` must be an integer, got {value!r}. Try 0.")
+    return int(value)

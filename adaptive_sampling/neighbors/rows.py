@@ -21,6 +21,8 @@ _SAMPLE = 2048
 # Rows this near, as a share of how far apart rows are, count as one when the centre is taken.
 _ONE_PLACE = 0.3
 _FAR = 0.95
+_LARGEST = {True: 1e300, False: 1e36}
+"""Square of a row's length that can still be compared: in float64 where rows become unit vectors, else in float32."""
 
 
 class Rows:
@@ -59,12 +61,21 @@ class Rows:
             if kept is not None:
                 kept[first:last] = rows
         if bad:
-            named = np.concatenate(bad)
-            raise ValueError(
-                f"`{name}` must be finite, got NaN or infinity in {len(named)} rows, first {named[:5].tolist()}. "
-                "Drop or repair these rows."
-            )
+            self._refuse(np.concatenate(bad))
         self.kept = kept
+
+    def _refuse(self, rows: NDArray[np.int64]) -> None:
+        not_finite = rows[~np.isfinite(np.asarray(self._source[rows], np.float64)).all(axis=1)]
+        if len(not_finite):
+            raise ValueError(
+                f"`{self.name}` must be finite, got NaN or infinity in {len(not_finite)} rows, first "
+                f"{not_finite[:5].tolist()}. Drop or repair these rows."
+            )
+        raise ValueError(
+            f"`{self.name}` must be of a size whose squares can be told apart, got values up to "
+            f"{np.abs(self._source[rows[0]]).max():.3g} in {len(rows)} rows, first {rows[:5].tolist()}. Divide all "
+            "features by their largest value."
+        )
 
     def __len__(self) -> int:
         return len(self._source)
@@ -96,9 +107,11 @@ class Rows:
         # One sum per row finds what is not finite without a boolean array of the size of the features.
         with np.errstate(over="ignore", invalid="ignore"):
             squares = np.einsum("nd,nd->n", wide, wide)
-        if bad is not None and not np.isfinite(squares).all():
-            bad.append(np.flatnonzero(~np.isfinite(squares)) + first)
-            return wide.astype(np.float32)
+        # Written so that NaN counts as too large.
+        too_large = ~(squares <= _LARGEST[self.unit])
+        if bad is not None and too_large.any():
+            bad.append(np.flatnonzero(too_large) + first)
+            return np.zeros(wide.shape, np.float32)
         if self.unit:
             wide /= np.sqrt(np.where(squares > 0, squares, 1.0))[:, None]
         return wide.astype(np.float32)
@@ -125,9 +138,12 @@ def common_part(features: NDArray[Any], *, seed: int = 0) -> NDArray[np.float64]
     sample = sample[np.isfinite(sample).all(axis=1)]
     if len(sample) == 0:
         return np.zeros(features.shape[1])
-    mean = sample.mean(axis=0)
-    sample -= mean
-    squares = np.einsum("nd,nd->n", sample, sample)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = sample.mean(axis=0)
+        sample -= mean
+        squares = np.einsum("nd,nd->n", sample, sample)
+    if not squares.max() <= _LARGEST[True]:
+        return np.zeros(features.shape[1])  # `Rows` refuses them
     apart = np.maximum(squares[:, None] + squares - 2 * (sample @ sample.T), 0)
     np.fill_diagonal(apart, 0)
     reach = _ONE_PLACE * np.quantile(apart, _FAR, axis=1)

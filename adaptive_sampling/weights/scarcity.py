@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_sampling.neighbors import cluster, find_near_copies, nearest
+from adaptive_sampling.neighbors._checks import feature_matrix, group_codes, integer_seed, positive_integer
 from adaptive_sampling.neighbors.indexes import IndexKind
 from adaptive_sampling.weights.transforms import solve_scale
 
@@ -61,6 +62,13 @@ def scarcity_scores(
     """
     if measure not in get_args(ScarcityMeasure):
         raise ValueError(f"`measure` must be one of {get_args(ScarcityMeasure)}, got {measure!r}.")
+    # Whatever the measure uses of it: a setting that is wrong for one is no setting for another.
+    positive_integer("num_neighbors", num_neighbors)
+    if index not in get_args(IndexKind):
+        raise ValueError(f"`index` must be one of {get_args(IndexKind)}, got {index!r}.")
+    if groups is not None:
+        groups = group_codes("groups", groups, len(feature_matrix("features", feats)))
+    seed = integer_seed(seed)
     if measure == "density":
         copies = find_near_copies(
             feats, groups, threshold=threshold, num_neighbors=num_neighbors, index=index, seed=seed

@@ -49,3 +49,19 @@ def test_the_common_part_of_few_or_equal_rows_is_defined():
     np.testing.assert_allclose(common_part(np.full((9, 2), 3.0)), [3, 3])
     np.testing.assert_allclose(common_part(np.eye(3)[[0, 1, 2, 2, 2]]), [1 / 3] * 3)
     assert common_part(np.array([[1.0, 2.0], [np.nan, 0.0]])).tolist() == [1, 2]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("size", [1e160, 1e300, np.finfo(np.float64).max])
+def test_rows_too_large_for_their_squares_are_not_called_infinite(size):
+    source = np.random.default_rng(0).choice([-size, size], (40, 4))
+    with pytest.raises(ValueError, match=r"told apart, got values up to .* in 40 rows, first \[0, 1.* Divide all"):
+        Rows("features", source, centre=common_part(source))
+
+
+@pytest.mark.filterwarnings("error")
+def test_rows_whose_distances_float32_cannot_hold_are_refused_where_distances_are_asked_for():
+    source = 1e20 * np.random.default_rng(0).standard_normal((40, 4))
+    with pytest.raises(ValueError, match="told apart"):
+        Rows("features", source, unit=False)
+    assert np.isfinite(Rows("features", source).all()).all()

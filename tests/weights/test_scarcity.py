@@ -142,3 +142,32 @@ def test_scarcity_refuses_an_unknown_measure_and_rows_that_are_not_finite():
         scarcity_scores(np.eye(3), groups=[1, 2])
     with pytest.raises(ValueError, match="`threshold` must be left out"):
         scarcity_scores(np.eye(3), measure="distance", threshold=0.8)
+
+
+@pytest.mark.parametrize("measure", ["density", "distance", "cluster"])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"num_neighbors": 0},
+        {"num_neighbors": 2.5},
+        {"groups": [0, 1]},
+        {"groups": np.zeros(8)},
+        {"index": "IVF"},
+        {"index": None},
+        {"seed": 1.5},
+        {"seed": None},
+        {"seed": True},
+    ],
+    ids=str,
+)
+def test_a_bad_argument_is_refused_whatever_the_measure_uses(measure, bad):
+    with pytest.raises((ValueError, TypeError), match=f"`{next(iter(bad))}` must"):
+        scarcity_scores(np.eye(8), measure=measure, **bad)
+
+
+@pytest.mark.filterwarnings("error")
+def test_distances_too_large_to_tell_apart_are_an_error_not_equal_scores():
+    features = np.random.default_rng(0).standard_normal((30, 4)) * 1e30
+    with pytest.raises(ValueError, match="`features` must be of a size whose squares can be told apart"):
+        scarcity_scores(features, measure="distance")
+    assert scarcity_scores(features, measure="density").mean() == pytest.approx(1)
