@@ -59,6 +59,11 @@ class Arm:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip() or set(self.name) & set('/\\:*?"<>|\0'):
             raise ValueError(f"`name` must be text that can be a folder name, got {self.name!r}. Name the arm.")
+        if len(self.name.encode()) > _LONGEST_NAME:
+            raise ValueError(
+                f"`name` must have at most {_LONGEST_NAME} bytes, as part of a folder name, got {self.name!r}. "
+                "Shorten it."
+            )
         if self.policy is not None and not callable(self.policy) and _missing_methods(self.policy):
             raise ValueError(
                 f"`policy` must be a WeightPolicy or a function that makes one, got {self.policy!r}. "
@@ -99,8 +104,12 @@ def check_arms(arms: Sequence[Arm]) -> None:
     """Refuse arms that cannot be compared.
 
     Raises:
+        TypeError: if they are no arms.
         ValueError: no arm, two of one name, no uniform arm to compare with, or a placebo of an arm that is not there.
     """
+    strangers = [arms] if isinstance(arms, (Arm, str)) else [arm for arm in arms if not isinstance(arm, Arm)]
+    if strangers:
+        raise TypeError(f"`arms` must be a list of Arm, got {strangers[0]!r}. Write [Arm('uniform'), …].")
     if not arms:
         raise ValueError(
             "`arms` must hold at least one arm, got none. Write [Arm('uniform'), Arm('adaptive', policy=…)]."
@@ -158,6 +167,7 @@ def _missing_methods(policy: Any) -> list[str]:
     return [name for name in _POLICY_METHODS if not hasattr(policy, name)]
 
 
+_LONGEST_NAME = 200
 _POLICY_METHODS = ("bind", "initial_weights", "update", "dropped", "state_dict", "load_state_dict")
 
 
@@ -176,6 +186,7 @@ class TrainingData:
             all steps of all arms see batches of one size.
 
     Raises:
+        TypeError: if the dataset is not map-style, or `validation` no mapping of loaders.
         ValueError: on settings that the arms decide, on no validation, on a batch larger than the dataset.
     """
 
@@ -190,6 +201,16 @@ class TrainingData:
         decode: Callable[[Sequence[int]], str] | None = None,
         **dataloader_settings: Any,
     ) -> None:
+        if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+            raise TypeError(
+                f"`dataset` must be map-style, with a length and items by id, got {type(dataset).__name__}. "
+                "A weight needs a window that can be asked for."
+            )
+        if not isinstance(validation, Mapping):
+            raise TypeError(
+                f"`validation` must be a loader per source of held-out windows, got {type(validation).__name__}. "
+                "Write {'held-out': DataLoader(…)}."
+            )
         if not validation:
             raise ValueError("`validation` must hold at least one loader, got none. Write {'held-out': DataLoader(…)}.")
         owned = sorted({"sampler", "shuffle", "batch_sampler", "dataset"} & set(dataloader_settings))

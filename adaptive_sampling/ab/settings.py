@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import lightning.pytorch as pl
@@ -77,6 +77,8 @@ def check_seeds(given: Sequence[Any]) -> tuple[int, ...]:
     Raises:
         ValueError: if there are none, one comes twice, or one is no integer in [0, 2³²).
     """
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ValueError(f"`seeds` must hold different integers of 0 or more, got {given!r}. Write (0, 1, 2).")
     seeds = tuple(given)
     if not seeds or any(not _is_seed(seed) for seed in seeds) or len(set(seeds)) < len(seeds):
         raise ValueError(f"`seeds` must hold different integers of 0 or more, got {seeds!r}. Write (0, 1, 2).")

@@ -9,6 +9,7 @@ anything compiled, brings the mode back for good.
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 from collections.abc import Iterator
@@ -54,6 +55,9 @@ class CaptureWay:
 class _InPlace:
     """Stands in for `torch.nn.functional.cross_entropy` and counts its calls by this thread.
 
+    One function stands there for all threads that are in a step, put up by the first and taken away by the last: two
+    trainings side by side cannot leave each other's behind. Whoever takes hold of it has the original between steps.
+
     Args:
         capture: what is asked whether it makes a call itself.
         note: hand the calls to it.
@@ -61,30 +65,41 @@ class _InPlace:
 
     def __init__(self, capture: LossCapture, *, note: bool) -> None:
         self.num_calls = 0
-        self._capture = capture
-        self._note = note
-        self._thread = threading.get_ident()
-        self._original = F.cross_entropy
-        self._active = True
+        self.capture = capture
+        self.note = note
 
     def __enter__(self) -> _InPlace:
-        original, capture = self._original, self._capture
-
-        def cross_entropy(*args: Any, **kwargs: Any) -> Any:
-            if not self._active or capture.calling or threading.get_ident() != self._thread:
-                return original(*args, **kwargs)
-            self.num_calls += 1
-            return capture.note(original, *args, **kwargs) if self._note else original(*args, **kwargs)
-
-        cross_entropy.__wrapped__ = original  # type: ignore[attr-defined]
-        F.cross_entropy = self._stand_in = cross_entropy
+        with _lock:
+            _places.setdefault(threading.get_ident(), []).append(self)
+            # What the user has put in its place may call on us: no standing in for that.
+            if F.cross_entropy is _original:
+                F.cross_entropy = _stand_in
         return self
 
     def __exit__(self, *exception: object) -> None:
-        # Whoever took hold of it meanwhile gets the original from now on.
-        self._active = False
-        if F.cross_entropy is self._stand_in:
-            F.cross_entropy = self._original
+        with _lock:
+            mine = _places[threading.get_ident()]
+            mine.remove(self)
+            if not mine:
+                del _places[threading.get_ident()]
+            if not _places and F.cross_entropy is _stand_in:
+                F.cross_entropy = _original
+
+
+_original = F.cross_entropy
+_lock = threading.Lock()
+_places: dict[int, list[_InPlace]] = {}
+"""By thread: the steps that it is in; a step may hold another training."""
+
+
+@functools.wraps(_original)
+def _stand_in(*args: Any, **kwargs: Any) -> Any:
+    mine = _places.get(threading.get_ident())
+    if mine is None or mine[-1].capture.calling:
+        return _original(*args, **kwargs)
+    place = mine[-1]
+    place.num_calls += 1
+    return place.capture.note(_original, *args, **kwargs) if place.note else _original(*args, **kwargs)
 
 
 def _anything_compiled() -> bool:

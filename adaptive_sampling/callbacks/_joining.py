@@ -23,6 +23,32 @@ from adaptive_sampling.callbacks._sync import numbers_of_ranks
 from adaptive_sampling.weights import WeightPolicy
 
 
+def positive_steps(name: str, value: Any) -> int:
+    """`value` as a number of steps.
+
+    Raises:
+        ValueError: if it is none.
+    """
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise ValueError(f"`{name}` must be a positive number of steps, got {value!r}.")
+    return int(value)
+
+
+def check_keys(id_key: Any, loss_key: Any, loader_key: Any) -> None:
+    """Keys must be able to find something in a batch, in what a step returns, and among loaders.
+
+    Raises:
+        TypeError: naming the key.
+    """
+    for name, key, kinds, like in (
+        ("id_key", id_key, (str, int), "'window_id', or a position in a tuple"),
+        ("loss_key", loss_key, (str,), "'per_sample_loss'"),
+        ("loader_key", loader_key, (str, int, type(None)), "the key or position of a loader, or None"),
+    ):
+        if isinstance(key, bool) or not isinstance(key, kinds):
+            raise TypeError(f"`{name}` must be a key such as {like}, got {key!r}.")
+
+
 def check_permutation(permutation: NDArray[np.int64] | None, num_windows: int) -> None:
     """A placebo's permutation must be one of the windows.
 

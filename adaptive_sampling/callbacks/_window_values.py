@@ -59,8 +59,15 @@ class WindowValues:
         """Key of a value in what `training_step` returns."""
         return self.loss_key if need == "loss" else f"per_sample_{need}"
 
-    def read(self, watch: StepWatch, outputs: Any, num_windows: int) -> Values | None:
+    def read(self, watch: StepWatch, outputs: Any, num_windows: int, *, skipped: bool = False) -> Values | None:
         """Name → float32 `[num_windows]` on the values' own device; None: the step was skipped or shows none.
+
+        Args:
+            watch: what the step showed.
+            outputs: what `training_step` returned, as Lightning hands it on.
+            num_windows: in the batch.
+            skipped: `training_step` returned None under automatic optimisation, which tells Lightning to leave the
+                batch out: it may show nothing.
 
         Raises:
             MisconfigurationException: at the first batch, naming the ways out.
@@ -68,6 +75,8 @@ class WindowValues:
         try:
             values = self._read(watch, outputs, num_windows)
         except MisconfigurationException as error:
+            if skipped:
+                return None
             if not self._shown:
                 raise
             self.num_left_out += num_windows
@@ -85,7 +94,7 @@ class WindowValues:
             if given is None and need == "loss" and watch.recorded:
                 given = watch.recorded[-1]
             if given is not None:
-                values[need] = _one_per_window(given, need, num_windows)
+                values[need] = _one_per_window(given, self.key_of(need), need, num_windows)
                 continue
             if watch.capture is None:
                 return None
@@ -125,8 +134,14 @@ def _none(num_windows: int) -> None:
     return None
 
 
-def _one_per_window(given: Any, need: str, num_windows: int) -> Tensor:
-    values = torch.as_tensor(given).detach()
+def _one_per_window(given: Any, key: str, need: str, num_windows: int) -> Tensor:
+    try:
+        values = torch.as_tensor(given).detach()
+    except (TypeError, ValueError, RuntimeError):
+        raise MisconfigurationException(
+            f"{key!r} in what training_step returns must be a tensor of shape ({num_windows},), one value per window, "
+            f"got {given!r}."
+        ) from None
     if values.numel() != num_windows or values.ndim > 2 or (values.ndim == 2 and 1 not in values.shape):
         raise MisconfigurationException(
             f"per-window {'losses' if need == 'loss' else need} must have shape ({num_windows},), one per id, got "

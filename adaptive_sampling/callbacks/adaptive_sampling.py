@@ -83,8 +83,6 @@ class AdaptiveSampling(pl.Callback):
         permutation: NDArray[np.int64] | None = None,
         max_megabytes_in_checkpoint: float = 64.0,
     ) -> None:
-        if isinstance(update_every, bool) or not isinstance(update_every, int) or update_every < 1:
-            raise ValueError(f"`update_every` must be a positive number of steps, got {update_every!r}.")
         limit = max_megabytes_in_checkpoint
         if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not limit >= 0:
             raise ValueError(
@@ -100,7 +98,8 @@ class AdaptiveSampling(pl.Callback):
         if policy is not None and (isinstance(policy, type) or not all(hasattr(policy, name) for name in _OF_A_POLICY)):
             raise TypeError(f"`policy` must be a WeightPolicy, got {policy!r}. Write WeightPolicy(cap=3), for example.")
         self.policy = WeightPolicy() if policy is None else policy
-        self.update_every = update_every
+        self.update_every = _joining.positive_steps("update_every", update_every)
+        _joining.check_keys(id_key, loss_key, loader_key)
         self.id_key = id_key
         self.loss_key = loss_key
         self.loader_key = loader_key
@@ -268,16 +267,19 @@ class AdaptiveSampling(pl.Callback):
     ) -> None:
         """Note the batch's losses; at a step boundary, update the weights."""
         with self.clock.ours():
-            self._end_batch(trainer, outputs, self._part_of(batch), batch_idx)
+            self._end_batch(trainer, pl_module, outputs, self._part_of(batch), batch_idx)
 
-    def _end_batch(self, trainer: pl.Trainer, outputs: Any, part: Any, batch_idx: int) -> None:
+    def _end_batch(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, part: Any, batch_idx: int
+    ) -> None:
         assert self.sampler is not None
         assert self._watch is not None
         count = 0
         if part is not None:
             ids = window_ids(part, self.id_key)
             count = len(ids)
-            values = self._values.read(self._watch, outputs, count)
+            skipped = not outputs and pl_module.automatic_optimization
+            values = self._values.read(self._watch, outputs, count, skipped=skipped)
             if values is not None:
                 self._observed.add(ids, values)
             self.sampler.consume(count)

@@ -12,17 +12,20 @@ import numpy as np
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from numpy.typing import NDArray
+from torch.utils.data import WeightedRandomSampler
 
 from adaptive_sampling._arrays import checked_integer
-from adaptive_sampling.callbacks._epochwise import EpochwiseSampler
+from adaptive_sampling.callbacks._epochwise import EpochwiseSampler, epochwise
 from adaptive_sampling.callbacks._hard_windows import HardWindows, Losses
 from adaptive_sampling.callbacks._histogram import Histogram
+from adaptive_sampling.callbacks._joining import positive_steps
 from adaptive_sampling.callbacks._loaders import choose_loader, loader_sampler
 from adaptive_sampling.callbacks._logger_forms import log_histogram, log_numbers
 from adaptive_sampling.callbacks._observed_sources import ObservedSources, sources_of
 from adaptive_sampling.callbacks.adaptive_sampling import AdaptiveSampling
 from adaptive_sampling.sampling import AdaptiveSampler
 
+_PREFIX = "sampling"
 _ON_THE_BAR = ("effective_sample_size", "share_seen", "top_weight")
 _ALWAYS = 1 << 17
 """Up to so many windows, all of them are looked at for each log."""
@@ -39,15 +42,16 @@ _NAN = float("nan")
 class SamplingMonitor(pl.Callback):
     """Logs the sampler's weights to every logger of the Trainer, each in its own form, and three numbers to the bar.
 
-    Keys begin with `sampling/`; docs/callback.md explains each. Histograms go to loggers that have them, and as a
-    picture to MLflow and the folder of a CSVLogger.
+    Keys begin with `sampling/`, or another `prefix`; docs/callback.md explains each. Histograms go to loggers that have
+    them, and as a picture to MLflow and the folder of a CSVLogger.
 
     Args:
         sampler: the sampler to watch; default: found in the train loader.
         every_n_steps: optimizer steps between two logs.
         hard_windows: size of the fixed set of hard windows; 0: none.
-        hard_losses: (module, batch) → float `[B]`, the loss of each window; default: `module(batch["input_ids"])` gives
-            logits for `batch["labels"]`.
+        hard_losses: (module, batch) → float `[B]`, the loss of each window, at most 16 at a time; default:
+            `module(batch["input_ids"])` gives logits for `batch["labels"]`.
+        prefix: begin of the keys; monitors of several samplers each need their own.
 
     State:
         The ids of the hard windows.
@@ -61,18 +65,30 @@ class SamplingMonitor(pl.Callback):
 
     def __init__(
         self,
-        sampler: AdaptiveSampler | None = None,
+        sampler: AdaptiveSampler | WeightedRandomSampler | None = None,
         *,
         every_n_steps: int = 100,
         hard_windows: int = 256,
         hard_losses: Losses | None = None,
+        prefix: str = _PREFIX,
     ) -> None:
-        if isinstance(every_n_steps, bool) or not isinstance(every_n_steps, int) or every_n_steps < 1:
-            raise ValueError(f"`every_n_steps` must be a positive number of steps, got {every_n_steps!r}.")
-        self.sampler: AdaptiveSampler | EpochwiseSampler | None = sampler
-        self.every_n_steps = every_n_steps
+        if sampler is not None and not isinstance(sampler, (AdaptiveSampler, WeightedRandomSampler)):
+            raise TypeError(
+                f"`sampler` must be an AdaptiveSampler or a WeightedRandomSampler, got {sampler!r}. "
+                "Leave it out to watch the one in the train loader."
+            )
+        if hard_losses is not None and not callable(hard_losses):
+            raise TypeError(
+                f"`hard_losses` must be a function of module and batch, got {hard_losses!r}. Leave it out for logits."
+            )
+        if not isinstance(prefix, str) or not prefix:
+            raise TypeError(f"`prefix` must be the begin of the logged keys, got {prefix!r}. Try {_PREFIX!r}.")
+        self.sampler: AdaptiveSampler | EpochwiseSampler | None
+        self.sampler = epochwise(sampler) if isinstance(sampler, WeightedRandomSampler) else sampler
+        self.every_n_steps = positive_steps("every_n_steps", every_n_steps)
+        self.prefix = prefix
         self.hard = HardWindows(checked_integer("hard_windows", hard_windows, 0), hard_losses)
-        self._given = sampler
+        self._given = self.sampler
         self._warned: set[str] = set()
         self._adaptive: AdaptiveSampling | None = None
         self._sources: ObservedSources | None = None
@@ -151,7 +167,7 @@ class SamplingMonitor(pl.Callback):
         if self._sources is not None:
             numbers |= self._sources.take()
         if not trainer.barebones:
-            shown = {f"sampling/{k}": numbers[k] for k in _ON_THE_BAR if math.isfinite(numbers[k])}
+            shown = {f"{self.prefix}/{k}": numbers[k] for k in _ON_THE_BAR if math.isfinite(numbers[k])}
             pl_module.log_dict(
                 {
                     key: torch.tensor(value, device=pl_module.device, dtype=torch.float32)
@@ -164,7 +180,7 @@ class SamplingMonitor(pl.Callback):
                 batch_size=1,
                 rank_zero_only=True,
             )
-        keyed = {f"sampling/{key}": value for key, value in numbers.items()}
+        keyed = {f"{self.prefix}/{key}": value for key, value in numbers.items()}
         for logger in trainer.loggers:
             name = type(logger).__name__
             try:
@@ -192,14 +208,14 @@ class SamplingMonitor(pl.Callback):
         largest, weights = float(self.sampler.weights.max()), self.sampler.weights[::every]
         self.hard.choose(weights, every)
         self._looks = {**weight_summary(weights, largest), "share_at_floor": _NAN, "share_at_cap": _NAN}
-        histograms = {"sampling/weights": Histogram.of(relative_weights(weights))}
+        histograms = {f"{self.prefix}/weights": Histogram.of(relative_weights(weights))}
         if self._adaptive is not None:
             policy = self._adaptive.policy
             least, most = policy.limits
             own = policy.weights[::every]
             self._looks["share_at_floor"] = float(np.count_nonzero(own <= least)) / len(own)
             self._looks["share_at_cap"] = float(np.count_nonzero(own >= most)) / len(own)
-            histograms["sampling/scores"] = Histogram.of(policy.scores[::every])
+            histograms[f"{self.prefix}/scores"] = Histogram.of(policy.scores[::every])
         return histograms
 
     def _num_seen(self) -> float:
@@ -231,6 +247,11 @@ class SamplingMonitor(pl.Callback):
         }
 
     # --- state ------------------------------------------------------------------------------------------------------
+
+    @property
+    def state_key(self) -> str:
+        """Key of the state in a checkpoint; monitors of different prefixes keep apart."""
+        return super().state_key if self.prefix == _PREFIX else self._generate_state_key(prefix=self.prefix)
 
     def state_dict(self) -> dict[str, Any]:
         """The ids of the hard windows."""

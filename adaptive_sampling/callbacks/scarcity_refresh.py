@@ -14,11 +14,13 @@ from lightning.pytorch.utilities import rank_zero_info
 from numpy.typing import NDArray
 
 from adaptive_sampling._arrays import checked_integer
+from adaptive_sampling.callbacks._loaders import choose_loader
 from adaptive_sampling.callbacks.adaptive_sampling import AdaptiveSampling
 from adaptive_sampling.neighbors import module_features
+from adaptive_sampling.neighbors._checks import group_codes
 from adaptive_sampling.neighbors.indexes import IndexKind
 from adaptive_sampling.neighbors.module_features import Forward
-from adaptive_sampling.weights import WeightPolicy, scarcity_scores
+from adaptive_sampling.weights import scarcity_scores
 from adaptive_sampling.weights.scarcity import ScarcityMeasure
 
 
@@ -40,6 +42,7 @@ class ScarcityRefresh(pl.Callback):
         threshold: see `scarcity_scores`.
         forward: (module, batch) → anything; default: `module(batch["input_ids"])`.
         batch_size: windows at a time.
+        loader_key: that of the `AdaptiveSampling` meant, where a Trainer has several.
 
     Raises:
         ValueError, TypeError: on bad settings, at once.
@@ -69,9 +72,20 @@ class ScarcityRefresh(pl.Callback):
         threshold: float | None = None,
         forward: Forward | None = None,
         batch_size: int = 32,
+        loader_key: str | int | None = None,
     ) -> None:
         if not isinstance(layer, str) or not layer:
             raise TypeError(f"`layer` must be the name of a submodule, got {layer!r}.")
+        if forward is not None and not callable(forward):
+            raise TypeError(
+                f"`forward` must be a function of module and batch, got {forward!r}. Leave it out for the module."
+            )
+        if dataset is not None and not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
+            raise TypeError(
+                f"`dataset` must hold windows by id, got {dataset!r}. Leave it out to take that of the train loader."
+            )
+        if groups is not None:
+            groups = group_codes("groups", groups, len(groups) if hasattr(groups, "__len__") else 0)
         self.layer = layer
         self.every_n_steps = checked_integer("every_n_steps", every_n_steps, 1)
         self.dataset = dataset
@@ -82,6 +96,7 @@ class ScarcityRefresh(pl.Callback):
         self.threshold = threshold
         self.forward = forward
         self.batch_size = checked_integer("batch_size", batch_size, 1)
+        self.loader_key = loader_key
         self.num_refreshes = 0
         self.seconds = 0.0
         self._seen_step = 0
@@ -93,7 +108,7 @@ class ScarcityRefresh(pl.Callback):
         """Refuse what cannot work before data are loaded."""
         if stage != "fit":
             return
-        _policy(trainer)
+        self._adaptive(trainer)
         sharded = isinstance(trainer.strategy, (FSDPStrategy, ModelParallelStrategy, DeepSpeedStrategy))
         if sharded and trainer.world_size > 1:
             raise MisconfigurationException(
@@ -105,7 +120,7 @@ class ScarcityRefresh(pl.Callback):
         """Try one window, on every rank, so that a wrong layer is refused before the first step."""
         self._seen_step = trainer.global_step
         dataset = self._dataset(trainer)
-        windows = _policy(trainer).num_windows
+        windows = self._adaptive(trainer).policy.num_windows
         if len(dataset) != windows:
             raise MisconfigurationException(
                 f"ScarcityRefresh needs the {windows} windows that the sampler draws from, got a dataset of "
@@ -147,7 +162,7 @@ class ScarcityRefresh(pl.Callback):
 
     def _refresh(self, trainer: pl.Trainer, pl_module: pl.LightningModule, step: int) -> None:
         start = time.monotonic()
-        policy = _policy(trainer)
+        policy = self._adaptive(trainer).policy
         with trainer.precision_plugin.forward_context():
             features = module_features(
                 pl_module,
@@ -173,7 +188,28 @@ class ScarcityRefresh(pl.Callback):
         )
 
     def _dataset(self, trainer: pl.Trainer) -> Any:
-        return self.dataset if self.dataset is not None else getattr(trainer.train_dataloader, "dataset", ())
+        if self.dataset is not None:
+            return self.dataset
+        adaptive = self._adaptive(trainer)
+        loader = choose_loader(trainer.train_dataloader, adaptive.loader_key, adaptive.sampler)[1]
+        return getattr(loader, "dataset", ())
+
+    def _adaptive(self, trainer: pl.Trainer) -> AdaptiveSampling:
+        """The callback whose policy gets the scarcity."""
+        found = [callback for callback in getattr(trainer, "callbacks", ()) if isinstance(callback, AdaptiveSampling)]
+        if not found:
+            raise MisconfigurationException(
+                "ScarcityRefresh needs an AdaptiveSampling among the callbacks of the Trainer, got none. "
+                "Pass callbacks=[AdaptiveSampling(...), ScarcityRefresh(...)]."
+            )
+        keys = [callback.loader_key for callback in found]
+        meant = [callback for callback in found if self.loader_key in (None, callback.loader_key)]
+        if len(meant) != 1:
+            raise MisconfigurationException(
+                f"`loader_key` of ScarcityRefresh must name one of the Trainer's {len(found)} AdaptiveSampling "
+                f"callbacks, which have {keys}, got {self.loader_key!r}."
+            )
+        return meant[0]
 
 
 class _FirstWindow:
@@ -189,13 +225,3 @@ class _FirstWindow:
 
     def __getitem__(self, index: int) -> Any:
         return self._dataset[index]
-
-
-def _policy(trainer: pl.Trainer) -> WeightPolicy:
-    for callback in getattr(trainer, "callbacks", ()):
-        if isinstance(callback, AdaptiveSampling):
-            return callback.policy
-    raise MisconfigurationException(
-        "ScarcityRefresh needs an AdaptiveSampling among the callbacks of the Trainer, got none. "
-        "Pass callbacks=[AdaptiveSampling(...), ScarcityRefresh(...)]."
-    )

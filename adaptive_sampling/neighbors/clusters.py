@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_sampling._random import stable_hash
-from adaptive_sampling.neighbors._checks import feature_matrix, positive_integer
+from adaptive_sampling.neighbors._checks import feature_matrix, integer_seed, positive_integer
 from adaptive_sampling.neighbors._faiss import safe_threads
 from adaptive_sampling.neighbors.rows import Rows, common_part
 
@@ -37,6 +37,7 @@ def cluster(features: Any, num_clusters: int = 64, *, seed: int = 0) -> NDArray[
         O(N·num_clusters·dim) time, beside training on 256 rows per cluster.
     """
     count = positive_integer("num_clusters", num_clusters)
+    seed = integer_seed(seed)
     source = feature_matrix("features", features)
     rows = Rows("features", source, centre=common_part(source, seed=seed)).all()
     if len(rows) == 0:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from adaptive_sampling._random import keyed_generator
-from adaptive_sampling.neighbors._checks import positive_integer
+from adaptive_sampling.neighbors._checks import integer_seed, positive_integer
 from adaptive_sampling.neighbors.feature_file import Float32, Progress, fill_features
 from adaptive_sampling.neighbors.rows import common_part
 
@@ -166,7 +166,7 @@ class HashedFeaturizer:
 
     def __init__(self, dim: int = 64, *, seed: int = 0, batch_size: int = 256) -> None:
         self.dim = positive_integer("dim", dim)
-        self.seed = seed
+        self.seed = integer_seed(seed)
         self.batch_size = positive_integer("batch_size", batch_size)
         self._centre: NDArray[np.float64] | None = None
         self._projection: Float32 | None = None
@@ -175,7 +175,7 @@ class HashedFeaturizer:
         """Learn how often each bucket is hit and what rows have in common; returns itself.
 
         Raises:
-            TypeError: if `dataset` cannot be read by ids.
+            TypeError: if `dataset` cannot be read by ids, or `seed` is no integer.
         """
         _check_readable(dataset)
         num_rows = len(dataset)
@@ -217,7 +217,7 @@ class HashedFeaturizer:
 
         Raises:
             RuntimeError: before `fit`.
-            TypeError: if `dataset` cannot be read by ids.
+            TypeError: if `dataset` cannot be read by ids, or `seed` is no integer.
         """
         _check_readable(dataset)
         if self._centre is None or self._projection is None:
@@ -292,7 +292,7 @@ def hashed_features(
         float32 `[N, dim]`, rows of unit length; a row of zeros where a row holds no token. With `out`, a memory map.
 
     Raises:
-        TypeError: if `dataset` cannot be read by ids.
+        TypeError: if `dataset` cannot be read by ids, or `seed` is no integer.
         ValueError: if `dim` or `batch_size` is no positive integer, or `out` does not end with .npy.
         FileExistsError: if `out` exists.
 

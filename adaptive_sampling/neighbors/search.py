@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_sampling._random import keyed_generator
-from adaptive_sampling.neighbors._checks import feature_matrix, group_codes, positive_integer
+from adaptive_sampling.neighbors._checks import feature_matrix, group_codes, integer_seed, positive_integer
 from adaptive_sampling.neighbors.indexes import (
     Exact,
     Indexed,
@@ -127,6 +127,7 @@ def nearest(
         stay where they are and are read in blocks.
     """
     k = positive_integer("num_neighbors", num_neighbors)
+    seed = integer_seed(seed)
     _check_choices(index, metric, min_similarity, min_recall, folder)
     limit = _half_of_memory() if memory_limit is None else positive_integer("memory_limit", memory_limit)
     source = feature_matrix("features", features)

@@ -39,7 +39,8 @@ def weighted_mean(losses: Tensor, batch: Any) -> Tensor:
         1.75
     """
     if not isinstance(losses, Tensor) or not losses.is_floating_point():
-        raise TypeError(f"`losses` must be a floating-point tensor, got {type(losses).__name__}. Give one per window.")
+        kind = losses.dtype if isinstance(losses, Tensor) else type(losses).__name__
+        raise TypeError(f"`losses` must be a floating-point tensor, got {kind}. Give one per window.")
     if losses.ndim not in (1, 2):
         raise ValueError(
             f"`losses` must have shape [B] or [B, T], got {tuple(losses.shape)}. Compute it with reduction='none'."

@@ -8,6 +8,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from adaptive_sampling.ab import Arm, TrainingData
 from adaptive_sampling.ab.arms import check_arms, fresh_policy
+from adaptive_sampling.ab.settings import check_seeds
 from adaptive_sampling.weights import WeightPolicy
 
 
@@ -22,6 +23,7 @@ def test_arm_kind_follows_from_what_it_is_given() -> None:
     [
         ({"name": ""}, "''"),
         ({"name": "a/b"}, "'a/b'"),
+        ({"name": "é" * 101}, "at most 200 bytes"),
         ({"name": "a", "policy": 3}, "got 3"),
         ({"name": "a", "policy": WeightPolicy, "placebo_of": "b"}, "'b'"),
         ({"name": "a", "draws": "multinomial"}, "without a policy"),
@@ -72,3 +74,23 @@ def test_training_data_refuses_what_the_arms_decide() -> None:
     with pytest.raises(ValueError, match="got 9"):
         TrainingData(dataset, loaders, 9)
     assert TrainingData(dataset, loaders, 3).loader(None, 0).drop_last
+
+
+@pytest.mark.parametrize("arms", [Arm("uniform"), "uniform", ["uniform"], [Arm("uniform"), None]], ids=repr)
+def test_what_is_no_list_of_arms_is_refused(arms: Any) -> None:
+    with pytest.raises(TypeError, match=r"`arms` must be a list of Arm, got .*Write \[Arm\('uniform'\)"):
+        check_arms(arms)
+
+
+@pytest.mark.parametrize("seeds", [5, None, "01", (), (0, 0), (True,)], ids=repr)
+def test_what_are_no_seeds_is_refused(seeds: Any) -> None:
+    with pytest.raises(ValueError, match="`seeds` must hold different integers of 0 or more, got "):
+        check_seeds(seeds)
+
+
+def test_training_data_refuses_what_is_no_dataset_or_no_loaders() -> None:
+    windows = TensorDataset(torch.arange(4))
+    with pytest.raises(TypeError, match="`validation` must be a loader per source of held-out windows, got list"):
+        TrainingData(windows, [DataLoader(windows)], batch_size=2)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="`dataset` must be map-style, with a length and items by id, got generator"):
+        TrainingData((i for i in range(4)), {"held-out": DataLoader(windows)}, batch_size=2)

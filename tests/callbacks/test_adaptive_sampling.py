@@ -348,3 +348,15 @@ def test_updates_count_from_the_stream_position_of_their_step_and_the_lag(tmp_pa
     windows_per_step = 4 * accumulate
     steps = range(2, 12 // accumulate + 1, 2)
     assert positions == [(step + 3) * windows_per_step for step in steps]
+
+
+@pytest.mark.parametrize(
+    "bad", [{"id_key": 1.5}, {"id_key": None}, {"loss_key": None}, {"loss_key": 0}, {"loader_key": 1.5}], ids=str
+)
+def test_keys_that_find_nothing_are_refused_at_once(bad):
+    with pytest.raises(TypeError, match=f"`{next(iter(bad))}` must be a key"):
+        AdaptiveSampling(**bad)
+
+
+def test_a_number_of_steps_may_come_from_numpy():
+    assert AdaptiveSampling(update_every=np.int64(3)).update_every == 3

@@ -139,6 +139,71 @@ def test_other_threads_and_later_calls_are_not_noted():
     assert len(capture.calls) == 1
 
 
+def test_two_trainings_in_threads_leave_nothing_behind_and_note_their_own_calls():
+    turns = [threading.Barrier(2) for _ in range(3)]
+    noted = {}
+
+    def train(name, num_calls):
+        way = direct_way()
+        capture = LossCapture()
+        turns[0].wait()
+        with way.watching(capture):
+            turns[1].wait()
+            for _ in range(num_calls):
+                F.cross_entropy(LOGITS, FLAT_TARGET)
+            turns[2].wait()
+            noted[name] = len(capture.calls)
+
+    threads = [threading.Thread(target=train, args=args) for args in (("first", 1), ("second", 2))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert noted == {"first": 1, "second": 2}
+    assert F.cross_entropy is ORIGINAL
+
+
+def test_a_training_within_a_step_of_another_notes_its_own_calls():
+    outer, inner = direct_way(), direct_way()
+    first, second = LossCapture(), LossCapture()
+    with outer.watching(first):
+        F.cross_entropy(LOGITS, FLAT_TARGET)
+        with inner.watching(second):
+            F.cross_entropy(LOGITS, FLAT_TARGET)
+        F.cross_entropy(LOGITS, FLAT_TARGET)
+    assert (len(first.calls), len(second.calls)) == (2, 1)
+
+
+def test_a_module_that_takes_hold_of_it_in_a_step_is_noted_in_the_next():
+    held = []
+
+    def call(logits):
+        held[:] = held or [F.cross_entropy]
+        return held[0](logits, FLAT_TARGET)
+
+    way = CaptureWay()
+    step(way)
+    assert [len(step(way, call).calls) for _ in range(4)] == [1, 1, 1, 1]
+
+
+def test_what_a_user_puts_in_its_place_in_a_step_stays_and_is_noted():
+    way = direct_way()
+
+    def put(logits):
+        before = F.cross_entropy
+        F.cross_entropy = lambda *args, **kwargs: before(*args, **kwargs)
+        return F.cross_entropy(logits, FLAT_TARGET)
+
+    try:
+        assert len(step(way, put).calls) == 1
+        mine = F.cross_entropy
+        for _ in range(3):
+            assert len(step(way).calls) == 1
+            assert F.cross_entropy is mine
+    finally:
+        F.cross_entropy = ORIGINAL
+
+
 def test_a_tensor_with_functions_of_its_own_is_noted_once():
     class Marked(torch.Tensor):
         pass

@@ -472,3 +472,25 @@ def test_steps_that_are_skipped_or_odd_leave_windows_out_and_go_on(tmp_path):
     assert len([w for w in caught if "left out" in str(w.message)]) == 1
     assert trainer.global_step == 12
     assert callback.num_observations == NUM_WINDOWS - 8
+
+
+class Skipping(Bigram):
+    def training_step(self, batch, batch_idx):
+        return None if batch_idx % 3 == 0 else super().training_step(batch, batch_idx)
+
+
+def test_steps_that_are_skipped_show_nothing_and_are_no_error_be_it_the_first(tmp_path, recwarn):
+    _, loader, callback = make_parts()
+    module = Skipping()
+    make_trainer(tmp_path, callback, max_epochs=1).fit(module, loader)
+    assert callback.num_observations == len(module.trained) == 32  # 8 of 12 batches
+    assert not [w for w in recwarn if "left out" in str(w.message)]
+
+
+def test_a_manual_step_that_shows_nothing_is_an_error_though_it_returns_none(tmp_path):
+    _, loader, callback = make_parts()
+    module = Bigram()
+    module.automatic_optimization = False
+    module.training_step = lambda batch, batch_idx: None
+    with pytest.raises(MisconfigurationException, match="none was seen"):
+        make_trainer(tmp_path, callback, max_epochs=1).fit(module, loader)

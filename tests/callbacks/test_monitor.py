@@ -13,7 +13,7 @@ from tiny import NUM_WINDOWS, VOCAB, Bigram, Killed, StopWithCheckpoint, Windows
 from torch.utils.data import DataLoader
 
 import adaptive_sampling as ads
-from adaptive_sampling.callbacks import AdaptiveSampling, SamplingMonitor
+from adaptive_sampling.callbacks import AdaptiveSampling, SamplingMonitor, ScarcityRefresh
 from adaptive_sampling.callbacks._histogram import Histogram
 
 pytestmark = pytest.mark.filterwarnings("ignore:no learned weight can count")
@@ -295,3 +295,53 @@ def test_slow_passes_over_the_hard_windows_are_rationed(tmp_path, monkeypatch):
 def test_a_bad_number_of_hard_windows_is_refused(bad):
     with pytest.raises((ValueError, TypeError), match="`hard_windows`"):
         SamplingMonitor(hard_windows=bad)
+
+
+@pytest.mark.parametrize(
+    "bad", [{"sampler": 3}, {"hard_losses": 3}, {"prefix": ""}, {"prefix": None}, {"every_n_steps": True}], ids=str
+)
+def test_bad_arguments_are_refused_at_once(bad):
+    with pytest.raises((ValueError, TypeError), match=f"`{next(iter(bad))}` must be"):
+        SamplingMonitor(**bad)
+
+
+@pytest.mark.filterwarnings("ignore:WeightedRandomSampler draws a whole epoch at once")
+def test_a_torch_sampler_may_be_given(tmp_path):
+    sampler = torch.utils.data.WeightedRandomSampler(torch.ones(NUM_WINDOWS), NUM_WINDOWS)
+    loader = DataLoader(Windows(), batch_size=8, sampler=sampler)
+    logger = Noting()
+    monitor = SamplingMonitor(sampler, every_n_steps=np.int64(2))
+    callbacks = AdaptiveSampling(sampler, update_every=2), monitor
+    make_trainer(tmp_path, *callbacks, logger=[logger], max_epochs=1).fit(Bigram(), loader)
+    assert logger.sent[-1][1]["sampling/effective_sample_size"] <= 1
+    assert not monitor._warned
+
+
+class TwoLoaders(Forward):
+    def training_step(self, batch, batch_idx):
+        outputs = {}
+        for key, part in batch.items():
+            logits = self.table(part["input_ids"]).transpose(1, 2)
+            outputs[key] = torch.nn.functional.cross_entropy(logits, part["labels"], reduction="none").mean(1)
+        return {"loss": sum(losses.mean() for losses in outputs.values()), **outputs}
+
+
+def test_monitors_and_refreshes_of_two_samplers_keep_apart(tmp_path):
+    logger, callbacks, loaders = Noting(), [], {}
+    for key in "ab":
+        sampler, loaders[key], _ = make_parts()
+        callbacks += [
+            AdaptiveSampling(sampler, update_every=2, loader_key=key, loss_key=key),
+            SamplingMonitor(sampler, every_n_steps=2, hard_windows=0, prefix=f"sampling-{key}"),
+            ScarcityRefresh("table", every_n_steps=4, loader_key=key),
+        ]
+    trainer = make_trainer(tmp_path, *callbacks, logger=[logger], max_epochs=1)
+    trainer.fit(TwoLoaders(), loaders)
+    for key in "ab":
+        assert any(f"sampling-{key}/top_weight" in numbers for _, numbers in logger.sent)
+    assert not any(name.startswith("sampling/") for _, numbers in logger.sent for name in numbers)
+    trainer.save_checkpoint(tmp_path / "both.ckpt")
+    states = torch.load(tmp_path / "both.ckpt", weights_only=True)["callbacks"]
+    assert sum("SamplingMonitor" in key for key in states) == 2
+    assert [callback.num_refreshes for callback in callbacks[2::3]] == [3, 3]
+    assert SamplingMonitor().state_key == "SamplingMonitor"

@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from lightning.fabric.utilities.exceptions import MisconfigurationException
+from tiny import Bigram, make_parts, make_trainer
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -181,3 +182,17 @@ def test_what_cannot_work_is_refused_before_the_first_step():
 def test_bad_settings_are_refused_at_once(settings, message):
     with pytest.raises((ValueError, TypeError), match=message):
         ScarcityRefresh(**{"layer": "embed", **settings})
+
+
+@pytest.mark.parametrize("bad", [{"forward": 3}, {"dataset": 3}, {"groups": "x"}, {"groups": [0.5, 1.5]}], ids=str)
+def test_wrong_kinds_of_arguments_are_refused_at_once(bad):
+    with pytest.raises((ValueError, TypeError), match=f"`{next(iter(bad))}` must"):
+        ScarcityRefresh("table", **bad)
+
+
+def test_two_callbacks_need_a_loader_key(tmp_path):
+    _, loader, callback = make_parts()
+    other = AdaptiveSampling(ads.AdaptiveSampler(5), loader_key="b")
+    trainer = make_trainer(tmp_path, callback, other, ScarcityRefresh("table"))
+    with pytest.raises(MisconfigurationException, match=r"`loader_key` of ScarcityRefresh .* \[None, 'b'\], got None"):
+        trainer.fit(Bigram(), loader)

@@ -32,3 +32,9 @@ def test_anything_else_is_a_question_that_names_both_shapes(shape):
 
 def test_a_batch_of_one_takes_a_scalar():
     assert read(torch.tensor(2.0), 1).tolist() == [2.0]
+
+
+@pytest.mark.parametrize("given", ["x", {"a": 1}, [[1.0], [1.0, 2.0]]], ids=repr)
+def test_what_is_no_tensor_is_a_question_that_names_the_key(given):
+    with pytest.raises(MisconfigurationException, match="'per_sample_loss' in what training_step returns must be"):
+        read(given)

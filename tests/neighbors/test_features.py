@@ -204,3 +204,9 @@ def test_documents_of_tokens_in_pieces_are_read_where_they_lie():
     tokens = np.arange(40, dtype=np.uint16)
     expected = hashed_features(Documents(tokens, [10, 25, 40]))
     assert np.array_equal(hashed_features(Documents(Pieces(tokens), [10, 25, 40])), expected)
+
+
+@pytest.mark.parametrize("seed", [1.5, None, True, "0"])
+def test_a_seed_that_is_no_integer_is_refused(seed):
+    with pytest.raises(TypeError, match="`seed` must be an integer, got "):
+        hashed_features(Rows(np.ones((3, 4), np.int64)), seed=seed)
