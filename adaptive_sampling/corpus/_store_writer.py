@@ -212,6 +212,10 @@ def write_documents(
 ) -> None:
     """Hand the ids of all `documents` to `writer`, each followed by `eos_id` unless that is None."""
     given: tuple[tuple[str, Any], ...] = (("sources", sources), ("keys", keys))
+    for name, entries in (("documents", documents), *given):
+        iterable = hasattr(entries, "__iter__") or hasattr(entries, "__getitem__")
+        if not iterable and (name == "documents" or entries is not None):
+            raise TypeError(f"`{name}` must be one entry per document, got {entries!r}. Give a list.")
     for name, labels in given:
         if isinstance(labels, (str, bytes)):
             raise TypeError(f"`{name}` must be one entry per document, got {labels!r}. Give a list.")

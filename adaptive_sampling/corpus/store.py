@@ -151,6 +151,8 @@ class TokenStore:
 
         On any error nothing is left on disk. Cost: one document in memory, and 20 bytes for each written.
         """
+        if not isinstance(append_eos, bool):
+            raise TypeError(f"`append_eos` must be True or False, got {append_eos!r}. Give a bool.")
         path = checked_path("path", path).absolute()
         vocab_size = checked_id("vocab_size", vocab_size, 1, 2**32)
         eos_id = checked_id("eos_id", eos_id, 0, vocab_size - 1)
@@ -323,6 +325,10 @@ def _read_metadata(path: Path) -> dict[str, Any]:
         raise StoreError(
             f"metadata.json of {str(path)!r} must be JSON, got {clause(error)}. Copy or write the store again."
         ) from None
+    except OSError as error:
+        raise StoreError(
+            f"metadata.json of {str(path)!r} must be readable, got {clause(error)}. Check it and its permissions."
+        ) from error
     if not isinstance(metadata, dict) or metadata.get("format") != _FORMAT:
         raise StoreError(f"`path` must be a token store, got {str(path)!r}, whose metadata.json is of something else.")
     version = metadata.get("version")

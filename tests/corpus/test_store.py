@@ -219,3 +219,32 @@ def test_open_of_a_prepared_folder_names_its_training_split(tmp_path):
     TokenStore.write(tmp_path / "c3" / "train", [[1]], vocab_size=4, eos_id=0)
     with pytest.raises(StoreError, match=r"no metadata\.json\. .*did you mean '.*c3/train'\?"):
         TokenStore.open(tmp_path / "c3")
+
+
+@pytest.mark.parametrize("bad", [{"documents": None}, {"documents": 5}, {"sources": 5}, {"keys": 5}], ids=str)
+def test_what_has_no_entries_is_named(tmp_path, bad):
+    with pytest.raises(TypeError, match=f"`{next(iter(bad))}` must be one entry per document, got [N5]"):
+        write(tmp_path / "s", **{"documents": [[1]], **bad})
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("bad", ["no", 1, None])
+def test_append_eos_is_a_bool(tmp_path, bad):
+    with pytest.raises(TypeError, match="`append_eos` must be True or False, got "):
+        write(tmp_path / "s", [[1]], append_eos=bad)
+
+
+def test_documents_may_be_had_by_number_alone(tmp_path):
+    class Numbered:
+        def __getitem__(self, number):
+            return [[1, 2], [3]][number]
+
+    assert write(tmp_path / "s", Numbered()).tokens.tolist() == [1, 2, 3]
+
+
+def test_metadata_that_is_no_file_is_an_error_of_the_store(tmp_path):
+    store = write(tmp_path / "s", [[1]])
+    (store.path / "metadata.json").unlink()
+    (store.path / "metadata.json").mkdir()
+    with pytest.raises(StoreError, match="must be readable, got "):
+        TokenStore.open(store.path)
