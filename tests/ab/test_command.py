@@ -187,7 +187,7 @@ def test_adaptive_arms_on_a_token_store_know_what_recurs(folder: Path) -> None:
     assert set(prior) == {0.1, 1.0}
     assert (prior == 0.1).mean() == pytest.approx(1 / 3, abs=0.05)
     runs = json.loads((folder / "out" / "results.json").read_text())["runs"]
-    policies = {run["arm"]: run["settings"]["arm"]["policy"] for run in runs}
+    policies = {run["arm"]: run["settings"]["arm"].get("policy") for run in runs}
     assert len(set(policies.values())) == 4
 
 
