@@ -17,6 +17,7 @@ _NUMBERS: dict[str, Callable[[float], bool]] = {
     "an integer of at least 1": lambda value: isinstance(value, int) and value >= 1,
     "a finite number": math.isfinite,
 }
+_OF_WINDOWS = ("weights", "balance", "tickets")
 _PLACE = {"epoch": "an integer of at least 0", "block": "an integer of at least 0", "drawn": "an integer of at least 0"}
 _TICKETS_PLACE = {
     **_PLACE,
@@ -134,19 +135,21 @@ def _check_array(
     if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind not in kinds:
         raise _damaged(name, "a tensor of one dimension" + (" of integers" if "i" in kinds else ""), array)
     if length is not None and len(array) != length:
-        raise _damaged(name, f"of length {length}", f"length {len(array)}")
+        raise _damaged(name, f"of length {length}", len(array))
     # A NaN makes every comparison false, and infinities are no limits.
     if len(array) and not (
         array.min() >= least and array.max() <= most and np.isfinite([array.min(), array.max()]).all()
     ):
         wrong = ~(np.isfinite(array) & (array >= least) & (array <= most))
-        raise _damaged(name, f"finite and from {least} to {most}", array[wrong][0].item())
+        first = int(wrong.argmax())
+        where = f" for window {first}" if name in _OF_WINDOWS else f" at position {first}"
+        raise _damaged(name, f"finite and from {least} to {most}", array[first].item(), where)
     return array
 
 
-def _damaged(name: str, what: str, value: Any) -> StateMismatchError:
+def _damaged(name: str, what: str, value: Any, where: str = "") -> StateMismatchError:
     shown = repr(value)
     return StateMismatchError(
         f"the saved sampler state is damaged: `{name}` must be {what}, "
-        f"got {shown if len(shown) < 60 else type(value).__name__}. Resume from another checkpoint."
+        f"got {shown if len(shown) < 60 else type(value).__name__}{where}. Resume from another checkpoint."
     )

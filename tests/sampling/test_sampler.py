@@ -315,7 +315,7 @@ def test_a_state_that_lacks_an_entry_is_refused_and_nothing_changes(settings, dr
     [
         ("balance", torch.full((10,), float("nan")), "`balance` must be finite.*got nan"),
         ("tickets", torch.full((10,), -1, dtype=torch.int32), "`tickets`.*got -1"),
-        ("tickets", torch.zeros(9, dtype=torch.int32), "`tickets` must be of length 10, got 'length 9'"),
+        ("tickets", torch.zeros(9, dtype=torch.int32), "`tickets` must be of length 10, got 9"),
         ("weights", torch.zeros(10, dtype=torch.int64), "`weights` must be a tensor"),
         ("drawn", 2.5, "`drawn` must be an integer of at least 0, got 2.5"),
         ("block", True, "`block` must be an integer"),
