@@ -31,7 +31,7 @@ def compare(title: str, arms: list[str], scenario: str, out: Path, args: argpars
     say(f"\n{title}: corpus, windows, near-copies and clusters …")
     make_data = functools.partial(text_runs.scenario_data, scenario, root=str(args.out / "text"))
     analysis = TextAnalysis(make_data(), out / "analysis")
-    policy = TextPolicy({}, analysis.scarcity(), analysis.groups("clusters"), analysis.priors(needed=True))
+    policy = TextPolicy({}, analysis.scarcity(), analysis.groups("clusters"))
     known = {
         "uniform": Arm("uniform", coupled=True),
         "adaptive": Arm("adaptive", policy=policy, update_every=20),

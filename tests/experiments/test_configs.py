@@ -16,8 +16,7 @@ def test_every_scenario_has_a_configuration():
 def test_configuration_names_its_scenario_and_arms(path, monkeypatch):
     monkeypatch.chdir(path.parents[2])
     config = load_config(path)
-    stem = path.stem.removesuffix("-long")
-    assert config.data.source.arguments["scenario"] == (stem if stem in text_runs.SCENARIOS else "real")
+    assert config.data.source.arguments["scenario"] == (path.stem if path.stem in text_runs.SCENARIOS else "real")
     assert [arm.name for arm in config.arms][:3] == ["uniform", "adaptive", "placebo"]
     steps = config.settings["max_steps"]
     assert config.module.arguments["max_steps"] == steps
