@@ -60,11 +60,12 @@ class FairnessWatch(pl.Callback):
         peers: folders of the other arms' runs of the same seed; those that have not begun say nothing.
 
     State:
-        The digest so far.
+        The digest so far, and that of the optimizers at the start: a schedule has changed them since.
     """
 
     def __init__(self, record: RunRecord, peers: Sequence[Path]) -> None:
         self.record = record
+        self.at_start: str | None = None
         self.peers = list(peers)
         self.schedule = ""
         self.windows = 0
@@ -72,7 +73,9 @@ class FairnessWatch(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Note the optimizers and compare them, before the first step."""
-        self.record.optimizers = optimizers_digest(trainer.optimizers)
+        if self.at_start is None:
+            self.at_start = optimizers_digest(trainer.optimizers)
+        self.record.optimizers = self.at_start
         for peer in self._peer_records():
             if peer.optimizers not in (None, self.record.optimizers):
                 raise FairnessError(
@@ -114,11 +117,12 @@ class FairnessWatch(pl.Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """The digest so far, as primitives."""
-        return {"schedule": self.schedule, "windows": self.windows}
+        return {"schedule": self.schedule, "windows": self.windows, "optimizers": self.at_start}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on with the digest."""
         self.schedule, self.windows = str(state_dict["schedule"]), int(state_dict["windows"])
+        self.at_start = state_dict.get("optimizers")
 
 
 def check_points(run: RunRecord, point: Mapping[str, Any], peer: RunRecord, theirs: Mapping[str, Any]) -> None:

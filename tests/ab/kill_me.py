@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import torch
 from tiny_training import Bigram, tiny_data
 from torch import Tensor
 
@@ -30,6 +31,12 @@ class Slow(Bigram):
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> Tensor:
         time.sleep(self.pause)
         return super().training_step(batch, batch_idx)
+
+    def configure_optimizers(self) -> Any:
+        """A schedule that moves rates and momenta, so that a resumed optimizer is not what it was at the start."""
+        optimizer = super().configure_optimizers()
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=self.lr, total_steps=STEPS + 1)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
 def compare(out: Path, **settings: Any) -> Result:
