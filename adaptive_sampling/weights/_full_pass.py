@@ -358,8 +358,8 @@ def _group_means(parts: Parts, values: NDArray[np.float32], fence: float) -> Flo
         block = np.minimum(values[part].astype(np.float64), fence) * seen
         if group is None:
             return np.array([block.sum()]), np.array([float(np.count_nonzero(seen))])
-        of_group = group[part]
-        counts = np.bincount(of_group[seen], minlength=groups)
+        of_group = group[part].astype(np.intp)  # what bincount would make of it, twice
+        counts = np.bincount(of_group if seen.all() else of_group[seen], minlength=groups)
         return np.asarray(np.bincount(of_group, block, groups), np.float64), counts.astype(np.float64)
 
     found = map_blocks(len(values), sums) if groups <= _MANY_GROUPS else [sums(slice(0, len(values)))]

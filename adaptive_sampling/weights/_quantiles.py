@@ -39,7 +39,8 @@ def quantiles(length: int, of: Callable[[slice], NDArray[Any]], levels: Sequence
 
     def look(part: slice) -> tuple[int, list[_Found]]:
         block = of(part)
-        return int(np.count_nonzero(block == block)), [_look(block, *bracket) for bracket in brackets]
+        count = int(np.count_nonzero(block == block))
+        return count, [_look(block, count, *bracket) for bracket in brackets]
 
     looks = map_blocks(length, look)
     count = sum(counted for counted, _ in looks)
@@ -75,11 +76,13 @@ def _bracket(sample: NDArray[Any], level: float) -> tuple[float, float]:
     )
 
 
-def _look(block: NDArray[Any], low: float, high: float) -> _Found:
+def _look(block: NDArray[Any], count: int, low: float, high: float) -> _Found:
+    """`count`: how many of the block are not NaN."""
     above = block > low
+    below = int(np.count_nonzero(block < low))
     return _Found(
-        below=int(np.count_nonzero(block < low)),
-        at_low=int(np.count_nonzero(block == low)),
+        below=below,
+        at_low=count - below - int(np.count_nonzero(above)),
         inside=block[above & (block < high)],
         at_high=int(np.count_nonzero(block == high)),
     )
