@@ -17,6 +17,7 @@ from pathlib import Path
 from adaptive_sampling.ab import Result, run_ab
 from adaptive_sampling.ab.config import load_config
 from adaptive_sampling.ab.tables import markdown
+from experiments import signal_arms
 from experiments.evidence_tables import load_all, summary, write_page
 
 CONFIGS = Path(__file__).parent / "configs"
@@ -26,6 +27,8 @@ SCENARIOS = ("redundant", "real", "manuals", "small", "noisy", "tail", "clean", 
 """In the order in which they run. No default was chosen by a look at the last two."""
 OWN_TEXT = ("corpora",)
 """Need text that has to be brought along; they run with `--only` alone."""
+SIGNAL_SCENARIOS = ("real", "noisy", "tail")
+"""Where each signal has an arm of its own, beside those of the configuration."""
 SEEDS, MORE_SEEDS = 3, 5
 _WIDE = 0.1
 """Half a width of the interval of tokens to the same loss beyond which two further seeds are worth their time."""
@@ -37,7 +40,7 @@ class Stage:
 
     Attributes:
         scenario: stem of its configuration.
-        arms: names of arms, those of earlier stages included; None: all of the configuration.
+        arms: names of arms, those of earlier stages included; None: all.
         seeds: number of seeds.
         if_wide: whether it is left out where the interval of "adaptive" is narrow already.
     """
@@ -76,6 +79,10 @@ def run_stage(stage: Stage, out: Path, jobs: int) -> Result:
         [f"seeds={stage.seeds}", f"out={folder}", f"jobs={jobs}", f"data.arguments.root={out / 'text'}"],
     )
     arms = [arm for arm in config.full_arms() if stage.arms is None or arm.name in stage.arms]
+    if stage.arms is None and stage.scenario in SIGNAL_SCENARIOS:
+        settings = config.settings
+        training = signal_arms.Training(config.module, settings["max_steps"], settings.get("trainer_settings", {}))
+        arms += signal_arms.arms(config.data(), folder.absolute() / "analysis", training)
     return run_ab(arms, config.module, config.data, out_dir=folder, **config.settings)
 
 

@@ -28,9 +28,11 @@ def digest(*values: Any) -> str:
 
 def _feed(hasher: Any, value: Any, seen: set[int]) -> None:
     if isinstance(value, torch.Tensor):
-        value = value.detach().cpu().contiguous()
+        value = value.detach().cpu()
         hasher.update(f"tensor{value.dtype}{tuple(value.shape)}".encode())
-        hasher.update(value.flatten().view(torch.uint8).numpy())
+        # `contiguous()` leaves a single element as it is, whose stride may be 0, and no bytes can be seen through that.
+        flat = torch.empty(value.numel(), dtype=value.dtype).copy_(value.flatten())
+        hasher.update(flat.view(torch.uint8).numpy())
     elif isinstance(value, np.ndarray) and value.dtype != object:
         hasher.update(f"array{value.dtype}{value.shape}".encode())
         hasher.update(np.ascontiguousarray(value).view(np.uint8).reshape(-1))

@@ -40,6 +40,7 @@ def campaign(tmp_path, monkeypatch):
     (tmp_path / "real.yaml").write_text(CONFIG.format(text=tmp_path / "text"))
     (tmp_path / "page.md").write_text(PAGE)
     monkeypatch.setattr(evidence, "CONFIGS", tmp_path)
+    monkeypatch.setattr(evidence, "SIGNAL_SCENARIOS", ())
     monkeypatch.setattr(evidence, "SEEDS", 1)
     monkeypatch.setattr(evidence, "MORE_SEEDS", 1)
     return ["--only", "real", "--jobs", "1", "--out", str(tmp_path / "runs"), "--page", str(tmp_path / "page.md")]
