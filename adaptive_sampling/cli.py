@@ -1,13 +1,16 @@
 """The command `adaptive-sampling`: prepare a corpus, look into it, find what is scarce, compare ways to draw windows.
 
 Exit codes: 0 on success; 2 on bad arguments or bad input, with one line on stderr that says what, where and the cure,
-below the traceback where code of the user's raised; 130 when interrupted. `_subcommands` is where one is added.
+below the traceback where code of the user's raised; 130 when interrupted; 141, as shells count it, when what read the
+output, as `head`, had enough. `_subcommands` is where one is added.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import os
+import select
 import sys
 import traceback
 import warnings
@@ -65,18 +68,36 @@ def main(argv: Sequence[str] | None = None) -> int:
             warnings.showwarning = _show_warning
             arguments = parser.parse_args(argv)
             arguments.run(arguments)
+            sys.stdout.flush()
     except SystemExit as finished:  # --help and --version
         return finished.code if isinstance(finished.code, int) else 0
     except KeyboardInterrupt:
         print(f"{PROGRAM}: interrupted", file=sys.stderr)
         return 130
     except (_BadArguments, ValueError, TypeError, OSError, ImportError) as error:
+        if isinstance(error, BrokenPipeError) and _reader_is_gone():
+            return 141
         if isinstance(error, UserCodeError) and error.__cause__ is not None:
             cause = error.__cause__
             traceback.print_exception(type(cause), cause, _users_part(cause.__traceback__))
         print(f"{PROGRAM}: error: {_one_line(error)}", file=sys.stderr)
         return 2
     return 0
+
+
+def _reader_is_gone() -> bool:
+    """Whether it was standard output that broke, not a pipe to a worker; if so, nothing is written there any more."""
+    try:
+        output = sys.stdout.fileno()
+        watch = select.poll()
+    except (OSError, ValueError, AttributeError):  # no file; no poll on Windows
+        return False
+    watch.register(output, select.POLLOUT)
+    if not any(events & select.POLLERR for _, events in watch.poll(0)):
+        return False
+    # What the buffer still holds would be written, and fail again, when the interpreter ends.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), output)
+    return True
 
 
 def _users_part(trace: TracebackType | None) -> TracebackType | None:

@@ -250,3 +250,29 @@ def test_module_runs_as_a_command(tmp_path):
     assert finished.returncode == 2
     assert "Traceback" not in finished.stderr
     assert finished.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such signal there")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_whose_reader_has_gone_ends_the_command_in_silence(prepared, unbuffered):
+    out, _ = prepared
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    script = f"import sys; from adaptive_sampling.cli import main; sys.exit(main(['inspect', {str(out / 'train')!r}]))"
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", script], stdout=write, stderr=subprocess.PIPE, text=True, env=environment
+        )
+    finally:
+        os.close(write)
+    assert done.stderr == ""
+    assert done.returncode == 141
+
+
+def test_a_broken_pipe_to_a_worker_is_an_error_like_others(monkeypatch, capsys):
+    def fails(arguments):
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr(cli, "_subcommands", lambda: {"do": lambda sub: sub.add_parser("do").set_defaults(run=fails)})
+    assert_one_line_error(capsys, cli.main(["do"]), "Broken pipe")

@@ -28,6 +28,8 @@ from adaptive_sampling.sampling._whole_state import check_sampler_state
 from adaptive_sampling.sampling.shares import ShareSchedule, SourceShares
 from adaptive_sampling.sampling.stream import Draws, DrawStream
 
+_MOST_AT_ONCE = 2**31
+
 
 class AdaptiveSampler(DistributedSampler[Any]):
     """Weighted draws of window ids whose weights may change at any time.
@@ -360,8 +362,13 @@ class AdaptiveSampler(DistributedSampler[Any]):
         """The next `n` ids of the global stream, int64 `[n]`; runs on into the next epoch.
 
         It consumes the same stream as iteration, over all ranks: after `draw`, iterators go on behind it.
+
+        Raises:
+            ValueError, TypeError: if `n` is no integer from 0 to 2^31.
         """
         count = checked_integer("n", n, 0)
+        if count > _MOST_AT_ONCE:
+            raise ValueError(f"`n` must be at most 2^31, got {count}: ids take 8 bytes each. Draw in parts.")
         if self._finished:
             self._next_epoch()
         end = self._stream.position + count

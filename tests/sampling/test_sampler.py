@@ -492,3 +492,11 @@ def test_shared_memory_of_ranks_that_nothing_connects_is_a_warning_and_no_more()
 def test_shared_memory_and_source_shares_exclude_each_other():
     with pytest.raises(ValueError, match="`shared_memory` does not go with `source_shares`"):
         AdaptiveSampler(4, sources=[0, 0, 1, 1], source_shares={0: 1, 1: 1}, shared_memory=True)
+
+
+@pytest.mark.parametrize("count", [2**31 + 1, 2**40])
+def test_more_ids_than_memory_holds_are_refused_before_anything_is_drawn(count):
+    sampler = AdaptiveSampler(10, seed=0)
+    with pytest.raises(ValueError, match=f"`n` must be at most 2\\^31, got {count}"):
+        sampler.draw(count)
+    assert sampler.draw(4).tolist() == AdaptiveSampler(10, seed=0).draw(4).tolist()
