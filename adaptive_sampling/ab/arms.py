@@ -116,8 +116,11 @@ def check_arms(arms: Sequence[Arm]) -> None:
         )
     names = [arm.name for arm in arms]
     for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"`arms` must have different names, got {name!r} twice. Rename one of them.")
+        # Names are folders, and some file systems do not tell capitals apart.
+        if sum(name.casefold() == other.casefold() for other in names) > 1:
+            raise ValueError(
+                f"`arms` must have different names, whatever their case, got {name!r} twice: {names!r}. Rename one."
+            )
     if all(arm.kind != "uniform" for arm in arms):
         raise ValueError(f"`arms` must hold a uniform arm to compare with, got {names!r}. Add Arm('uniform').")
     adaptive = [arm.name for arm in arms if arm.kind == "adaptive"]

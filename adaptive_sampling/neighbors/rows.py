@@ -23,6 +23,8 @@ _ONE_PLACE = 0.3
 _FAR = 0.95
 _LARGEST = {True: 1e300, False: 1e36}
 """Square of a row's length that can still be compared: in float64 where rows become unit vectors, else in float32."""
+_SMALLEST = 1e-30
+"""Of the longest row, where rows do not become unit vectors: below it, squares of differences are lost in float32."""
 
 
 class Rows:
@@ -37,7 +39,8 @@ class Rows:
 
     Raises:
         TypeError: if the values are no real numbers.
-        ValueError: on a wrong shape, or rows that are not finite; the message names the rows.
+        ValueError: on a wrong shape, rows that are not finite, or such whose squares are too large or too small for
+            float32; the message names the rows.
     """
 
     def __init__(
@@ -56,12 +59,15 @@ class Rows:
         self.kept: Float32 | None = None
         kept = np.empty(self._source.shape, dtype=np.float32) if keep else None
         bad: list[NDArray[np.int64]] = []
+        self._longest = 0.0
         for first, last in self.spans():
             rows = self._made(slice(first, last), bad, first)
             if kept is not None:
                 kept[first:last] = rows
         if bad:
             self._refuse(np.concatenate(bad))
+        if not unit and 0 < self._longest < _SMALLEST:
+            self._refuse(np.arange(len(self)))
         self.kept = kept
 
     def _refuse(self, rows: NDArray[np.int64]) -> None:
@@ -71,9 +77,10 @@ class Rows:
                 f"`{self.name}` must be finite, got NaN or infinity in {len(not_finite)} rows, first "
                 f"{not_finite[:5].tolist()}. Drop or repair these rows."
             )
+        largest = np.abs(np.asarray(self._source[rows[:1024]], np.float64)).max()
         raise ValueError(
             f"`{self.name}` must be of a size whose squares can be told apart, got values up to "
-            f"{np.abs(self._source[rows[0]]).max():.3g} in {len(rows)} rows, first {rows[:5].tolist()}. Divide all "
+            f"{largest:.3g} in {len(rows)} rows, first {rows[:5].tolist()}. Divide all "
             "features by their largest value."
         )
 
@@ -112,6 +119,8 @@ class Rows:
         if bad is not None and too_large.any():
             bad.append(np.flatnonzero(too_large) + first)
             return np.zeros(wide.shape, np.float32)
+        if bad is not None:
+            self._longest = max(self._longest, float(squares.max(initial=0.0)))
         if self.unit:
             wide /= np.sqrt(np.where(squares > 0, squares, 1.0))[:, None]
         return wide.astype(np.float32)

@@ -227,6 +227,10 @@ def test_ab_prints_a_command_per_run_that_does_that_run(folder: Path, capsys: py
         ({"arms": [{"kind": "uniform"}]}, ["`name`", "arm 1 in ab.yaml", "None"]),
         ({"arms": [{"name": ""}]}, ["`name`", "''"]),
         ({"arms": [{"name": "uniform"}, {"name": "uniform"}]}, ["different names", "'uniform' twice"]),
+        (
+            {"arms": [{"name": "uniform"}, {"name": "Uniform", "kind": "uniform"}]},
+            ["whatever their case", "'uniform' twice"],
+        ),
         ({"arms": [{"name": "uniform"}, {"name": "p", "placebo_of": "gone"}]}, ["`placebo_of`", "'gone'", "'p'"]),
         ({"arms": [{"name": "a", "kind": "loss"}]}, ["uniform arm", "Add Arm('uniform')"]),
         ({"arms": [{"name": "uniform"}, {"name": "x"}]}, ["`kind`", "arm 'x'", "got None"]),

@@ -60,8 +60,13 @@ def test_rows_too_large_for_their_squares_are_not_called_infinite(size):
 
 
 @pytest.mark.filterwarnings("error")
-def test_rows_whose_distances_float32_cannot_hold_are_refused_where_distances_are_asked_for():
-    source = 1e20 * np.random.default_rng(0).standard_normal((40, 4))
-    with pytest.raises(ValueError, match="told apart"):
+@pytest.mark.parametrize("size", [1e20, 1e-30])
+def test_rows_whose_distances_float32_cannot_hold_are_refused_where_distances_are_asked_for(size):
+    source = size * np.random.default_rng(0).standard_normal((40, 4))
+    with pytest.raises(ValueError, match=r"told apart, got values up to [1-9.]+e.* in 40 rows"):
         Rows("features", source, unit=False)
     assert np.isfinite(Rows("features", source).all()).all()
+
+
+def test_rows_of_zeros_are_no_rows_that_are_too_small():
+    assert not Rows("features", np.zeros((3, 2)), unit=False).all().any()
