@@ -397,15 +397,17 @@ class AdaptiveSampling(pl.Callback):
         if not trainer.training:
             # To validate or test a checkpoint is not to go on from it.
             states.pop(self.state_key, None)
-        elif not states.get(self.state_key):
+        elif states.get(self.state_key):
+            states[self.state_key] = read_beside(str(trainer.ckpt_path), states[self.state_key])
+        elif (
+            checkpoint.get("global_step") != 0
+        ):  # before the first step there is none, as when a batch size is searched
             warnings.warn(
                 f"the checkpoint holds no state of {self.state_key}: weights and the order of windows start afresh. "
                 "Resume from a checkpoint of a run with this callback, its `id_key` and `loader_key`, to go on "
                 "exactly.",
                 stacklevel=2,
             )
-        else:
-            states[self.state_key] = read_beside(str(trainer.ckpt_path), states[self.state_key])
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore at once where the sampler is known, since a loader may draw right after this.

@@ -329,7 +329,6 @@ def test_a_learning_rate_search_leaves_order_and_policy_alone(tmp_path):
     assert orders[0] == orders[1]
 
 
-@pytest.mark.filterwarnings("ignore:the checkpoint holds no state")
 def test_a_batch_size_search_leaves_order_and_policy_alone(tmp_path):
     class Searched(Bigram):
         batch_size = 4
