@@ -89,32 +89,17 @@ def find_near_copies(
         One search over all rows, then O(N·k·log N).
     """
     given = None if threshold is None else unit_threshold("threshold", threshold)
-    return _found(features, groups, given, num_neighbors, index, memory_limit, seed, -np.inf)
+    return _found(
+        features, groups, given, num_neighbors=num_neighbors, index=index, memory_limit=memory_limit, seed=seed
+    )
 
 
-def _found(
-    features: Any,
-    groups: Any,
-    given: float | None,
-    num_neighbors: int,
-    index: IndexKind,
-    memory_limit: int | None,
-    seed: int,
-    min_similarity: float,
-) -> NearCopies:
+def _found(features: Any, groups: Any, given: float | None, *, seed: int, **search: Any) -> NearCopies:
+    """`find_near_copies` with a threshold that is checked; `search`: further arguments of `nearest`."""
     source = feature_matrix("features", features)
     codes = np.arange(len(source)) if groups is None else group_codes("groups", groups, len(source))
     centre = _centre(source, seed)
-    found = nearest(
-        source,
-        num_neighbors=num_neighbors,
-        groups=groups,
-        index=index,
-        centre=centre,
-        min_similarity=min_similarity,
-        memory_limit=memory_limit,
-        seed=seed,
-    )
+    found = nearest(source, groups=groups, centre=centre, seed=seed, **search)
     similarity = found.values[:, 0].copy()
     rows = Rows("features", source, centre=centre, keep=False)  # members of sets alone are looked at
     equal = _equal_rows(source, codes)
@@ -153,7 +138,9 @@ def near_copy_sets(
     """
     given = None if threshold is None else unit_threshold("threshold", threshold)
     least = -np.inf if given is None else given - _MARGIN
-    return _found(features, groups, given, num_neighbors, index, None, seed, least).sets
+    return _found(
+        features, groups, given, num_neighbors=num_neighbors, index=index, min_similarity=least, seed=seed
+    ).sets
 
 
 def near_duplicates_of(
