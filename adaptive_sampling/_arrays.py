@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import operator
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from adaptive_sampling.errors import clause
+
+
+def without_tensor(name: str, values: Any) -> Any:
+    """A tensor as a NumPy array of the same memory, half precision as float32; anything else as it is.
+
+    Raises:
+        ValueError: for tensors that are not dense or not on the CPU.
+    """
+    # Who hands over a tensor has loaded torch; workers that see none save its 200 MB.
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(values, torch.Tensor):
+        return values
+    if values.device.type != "cpu":
+        raise ValueError(f"`{name}` must be on the CPU, got a tensor on {values.device}. Call .cpu() first.")
+    if values.layout != torch.strided:
+        raise ValueError(f"`{name}` must be dense, got a tensor of layout {values.layout}. Call .to_dense() first.")
+    values = values.detach()
+    return values.float().numpy() if values.dtype in (torch.bfloat16, torch.float16) else values.numpy()
 
 
 def as_array(name: str, values: Any) -> NDArray[Any]:
@@ -19,13 +37,7 @@ def as_array(name: str, values: Any) -> NDArray[Any]:
     Raises:
         ValueError: for other shapes and tensors.
     """
-    if isinstance(values, torch.Tensor):
-        if values.device.type != "cpu":
-            raise ValueError(f"`{name}` must be on the CPU, got a tensor on {values.device}. Call .cpu() first.")
-        if values.layout != torch.strided:
-            raise ValueError(f"`{name}` must be dense, got a tensor of layout {values.layout}. Call .to_dense() first.")
-        values = values.detach()
-        values = values.float().numpy() if values.dtype in (torch.bfloat16, torch.float16) else values.numpy()
+    values = without_tensor(name, values)
     try:
         array = np.asarray(values)
     except ValueError:

@@ -31,6 +31,19 @@ def test_no_module_of_the_package_loads_faiss_before_it_is_needed():
     assert result.stdout.strip() == "False", result.stderr
 
 
+def test_text_is_prepared_without_torch_which_would_cost_every_worker_200_megabytes(tmp_path):
+    (tmp_path / "text.jsonl").write_text("".join(f'{{"text": "{"words " * 60}{n}"}}\n' for n in range(40)))
+    code = """
+import sys
+from adaptive_sampling.corpus import Source, prepare
+prepare([Source("text", "text.jsonl")], "out", vocab_size=270)
+print([name for name in ("torch", "lightning") if name in sys.modules])
+"""
+    result = run_python(code, cwd=tmp_path)
+    assert result.stdout.strip() == "[]", result.stderr
+    assert (tmp_path / "out" / "train").is_dir()
+
+
 def test_ranks_of_a_plain_torch_loop_need_no_lightning():
     code = """
 import sys

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
+
+from adaptive_sampling._arrays import without_tensor
 
 
 def positive_integer(name: str, value: Any) -> int:
@@ -25,13 +26,9 @@ def feature_matrix(name: str, features: Any) -> NDArray[Any]:
 
     Raises:
         TypeError: if the values are no real numbers.
-        ValueError: if the array is not two-dimensional, has no columns, or is a tensor that is not on the CPU.
+        ValueError: if the array is not two-dimensional, has no columns, or is a sparse tensor or one on a GPU.
     """
-    if isinstance(features, torch.Tensor):
-        if features.device.type != "cpu":
-            raise ValueError(f"`{name}` must be on the CPU, got a tensor on {features.device}. Call .cpu() first.")
-        features = features.detach()
-        features = features.float().numpy() if features.dtype == torch.bfloat16 else features.numpy()
+    features = without_tensor(name, features)
     array = features if isinstance(features, np.ndarray) else np.asarray(features)
     if array.ndim != 2 or array.shape[1] == 0:
         raise ValueError(f"`{name}` must have shape [rows, dim] with dim > 0, got {array.shape}.")

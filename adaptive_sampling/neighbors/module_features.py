@@ -1,4 +1,7 @@
-"""Features from the user's own module: what a layer makes of a window, averaged over its tokens."""
+"""Features from the user's own module: what a layer makes of a window, averaged over its tokens.
+
+torch is imported where it is used, so that those who only count tokens, as the workers of `prepare`, do not load it.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,20 @@ import contextlib
 import random
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
-from torch.utils.data import default_collate
 
 from adaptive_sampling.neighbors._checks import positive_integer
 from adaptive_sampling.neighbors.feature_file import Float32, Progress, fill_features
 
-Forward = Callable[[nn.Module, Any], Any]
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+Forward = Callable[[Any, Any], Any]
+"""(module, batch) → anything: runs the module."""
 
 
 def module_features(
@@ -57,6 +62,8 @@ def module_features(
     Cost:
         One forward pass over the dataset, on the device of the module; memory beyond the result is one batch.
     """
+    import torch
+
     size = positive_integer("batch_size", batch_size)
     names = [name for name, _ in module.named_modules() if name]
     if layer not in names:
@@ -96,6 +103,9 @@ def _call_with_inputs(module: nn.Module, batch: Any) -> Any:
 
 
 def _batch(dataset: Any, ids: NDArray[np.int64]) -> Any:
+    import torch
+    from torch.utils.data import default_collate
+
     if hasattr(dataset, "read"):
         return {name: torch.from_numpy(np.asarray(values)) for name, values in dataset.read(ids).items()}
     items = getattr(dataset, "__getitems__", None)
@@ -103,6 +113,8 @@ def _batch(dataset: Any, ids: NDArray[np.int64]) -> Any:
 
 
 def _move(batch: Any, device: torch.device) -> Any:
+    from torch import Tensor
+
     if isinstance(batch, Tensor):
         return batch.to(device)
     if isinstance(batch, Mapping):
@@ -129,6 +141,8 @@ def _hidden(module: nn.Module, layer: str, run: Forward, batch: Any) -> Tensor:
 
 
 def _first_tensor(output: Any) -> Tensor | None:
+    from torch import Tensor
+
     if isinstance(output, Tensor):
         return output
     values = output.values() if isinstance(output, Mapping) else output if isinstance(output, (list, tuple)) else ()
@@ -136,6 +150,8 @@ def _first_tensor(output: Any) -> Tensor | None:
 
 
 def _pooled(hidden: Tensor, batch: Any, rows: int, layer: str) -> Float32:
+    import torch
+
     if hidden.ndim not in (2, 3) or len(hidden) != rows or not hidden.is_floating_point():
         raise ValueError(
             f"`layer` {layer!r} must return [{rows}, tokens, dim] or [{rows}, dim] for {rows} windows, got "
@@ -144,7 +160,7 @@ def _pooled(hidden: Tensor, batch: Any, rows: int, layer: str) -> Float32:
     states = hidden.float()
     if states.ndim == 3:
         labels = batch.get("labels") if isinstance(batch, Mapping) else None
-        if isinstance(labels, Tensor) and labels.shape == states.shape[:2]:
+        if isinstance(labels, torch.Tensor) and labels.shape == states.shape[:2]:
             # From the end backwards, nothing counts until the first label that does.
             real = (labels != -100).flip(1).cumsum(1).flip(1) > 0
             weights = real / real.sum(1, keepdim=True).clamp(min=1)
@@ -158,6 +174,8 @@ def _pooled(hidden: Tensor, batch: Any, rows: int, layer: str) -> Float32:
 @contextlib.contextmanager
 def untouched(module: nn.Module) -> Iterator[None]:
     """Evaluation mode without gradients; afterwards all that the module and the generators were."""
+    import torch
+
     modes = [(part, part.training) for part in module.modules()]
     buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
