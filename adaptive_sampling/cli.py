@@ -2,7 +2,7 @@
 
 Exit codes: 0 on success; 2 on bad arguments or bad input, with one line on stderr that says what, where and the cure,
 below the traceback where code of the user's raised; 130 when interrupted; 141, as shells count it, when what read the
-output, as `head`, had enough. `_subcommands` is where one is added.
+output, as `head`, had enough. `_HOMES` is where one is added.
 """
 
 from __future__ import annotations
@@ -34,18 +34,24 @@ class _Parser(argparse.ArgumentParser):
         raise _BadArguments(f"{message}. See `{self.prog} --help`.")
 
 
-def _subcommands() -> dict[str, Callable[[Any], None]]:
-    """Name → what registers it. Loading them takes seconds, in which Ctrl-C must end the command like later on."""
-    from adaptive_sampling import _ab_command, _inspect_command, _scarcity_command
-    from adaptive_sampling.corpus.commands import add_import, add_prepare
+_HOMES = {
+    "prepare": "adaptive_sampling.corpus.commands",
+    "import": "adaptive_sampling.corpus.commands",
+    "inspect": "adaptive_sampling._inspect_command",
+    "scarcity": "adaptive_sampling._scarcity_command",
+    "ab": "adaptive_sampling._ab_command",
+    "report": "adaptive_sampling._ab_command",
+}
+"""Where each command is; its module names what registers it in `COMMANDS`."""
 
-    return {
-        "prepare": add_prepare,
-        "import": add_import,
-        **_inspect_command.COMMANDS,
-        **_scarcity_command.COMMANDS,
-        **_ab_command.COMMANDS,
-    }
+
+def _subcommands(arguments: Sequence[str]) -> dict[str, Callable[[Any], None]]:
+    """Name → what registers it: the command that is called, or all of them for help and errors.
+
+    Loading takes up to seconds, in which Ctrl-C must end the command like later on, and `prepare` needs no torch.
+    """
+    names = arguments[:1] if arguments and arguments[0] in _HOMES else _HOMES
+    return {name: importlib.import_module(_HOMES[name]).COMMANDS[name] for name in names}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,16 +63,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
+    given = sys.argv[1:] if argv is None else argv
     try:
         parser = _Parser(prog=PROGRAM, description="Prepare text for training windows and look into what was prepared.")
         parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
         subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-        for add in _subcommands().values():
+        for add in _subcommands(given).values():
             add(subparsers)
         with warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = _show_warning
-            arguments = parser.parse_args(argv)
+            arguments = parser.parse_args(given)
             arguments.run(arguments)
             sys.stdout.flush()
     except SystemExit as finished:  # --help and --version

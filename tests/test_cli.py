@@ -231,7 +231,7 @@ class Interrupted:
 
 from adaptive_sampling import cli
 sys.meta_path.insert(0, Interrupted())
-sys.exit(cli.main(["prepare", "--embedded", "--out", "nowhere"]))
+sys.exit(cli.main(["inspect", "nowhere"]))
 """
     finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=300)
     assert finished.returncode == 130
@@ -274,5 +274,22 @@ def test_a_broken_pipe_to_a_worker_is_an_error_like_others(monkeypatch, capsys):
     def fails(arguments):
         raise BrokenPipeError(32, "Broken pipe")
 
-    monkeypatch.setattr(cli, "_subcommands", lambda: {"do": lambda sub: sub.add_parser("do").set_defaults(run=fails)})
+    monkeypatch.setattr(cli, "_subcommands", lambda _: {"do": lambda sub: sub.add_parser("do").set_defaults(run=fails)})
     assert_one_line_error(capsys, cli.main(["do"]), "Broken pipe")
+
+
+def test_prepare_by_the_command_loads_no_torch(tmp_path, texts):
+    arguments = ["prepare", "--source", f"a={texts}/*.txt", "--vocab-size", "280", "--out", str(tmp_path / "out")]
+    script = f"import sys; from adaptive_sampling.cli import main; main({arguments!r}); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False", done.stderr
+
+
+def test_every_command_has_its_home(capsys):
+    assert cli.main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    for name in cli._HOMES:
+        assert f"\n    {name} " in shown
+        assert cli.main([name, "--help"]) == 0
+        assert f"usage: adaptive-sampling {name}" in capsys.readouterr().out
+    assert_one_line_error(capsys, cli.main(["prepair"]), "prepair", *cli._HOMES)

@@ -276,3 +276,6 @@ def show_prepared(root: Path, *, contamination: bool, seq_len: int | None, pictu
         with atomic_writer(picture, "w") as file:
             file.write(lengths_picture(stores))
         print(f"{picture}: lengths of documents")
+
+
+COMMANDS: dict[str, Callable[[Any], None]] = {"prepare": add_prepare, "import": add_import}
