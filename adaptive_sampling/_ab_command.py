@@ -103,6 +103,8 @@ def _run_ab(arguments: argparse.Namespace) -> None:
         print(f"{run.arm}, seed {run.seed}: {run.status}: {run.error}", file=sys.stderr)
     print(format_table(result))
     print(f"{config.out / 'report.html'}, report.md, results.json, timing.json")
+    if failed:  # what was asked for was not done, as a scheduler must see
+        raise SystemExit(1)
 
 
 def _parse_only(text: str) -> tuple[str, int]:

@@ -76,6 +76,8 @@ def open_array(path: Path | str) -> NDArray[Any]:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
         why = "an empty or cut off file" if isinstance(error, EOFError) else clause(error)
+        if "pickle" in why:  # NumPy's word for whatever it does not know, with the advice to load it unsafely
+            why = "a file of another kind"
         raise ValueError(f"`{path}` must be a .npy file, got {why}. Write it with numpy.save.") from None
     if not isinstance(array, np.ndarray):
         array.close()

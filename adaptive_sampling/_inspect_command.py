@@ -43,6 +43,12 @@ def _run_inspect(arguments: argparse.Namespace) -> None:
     config = window_config(arguments)
     if arguments.weights is not None and config is None:
         raise ValueError(f"`--weights` must come with --seq-len, got {arguments.weights!r} alone. Give --seq-len too.")
+    for flag in ("picture", "windows_picture"):
+        name = getattr(arguments, flag)
+        if name is not None and not name.lower().endswith(".svg"):
+            raise ValueError(
+                f"`--{flag.replace('_', '-')}` must end with .svg, which is what is written, got {name!r}. Rename it."
+            )
     root = Path(arguments.path)
     prepared = is_prepared(root)
     for flag in ("contamination", "picture"):

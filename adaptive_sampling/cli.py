@@ -1,8 +1,9 @@
 """The command `adaptive-sampling`: prepare a corpus, look into it, find what is scarce, compare ways to draw windows.
 
-Exit codes: 0 on success; 2 on bad arguments or bad input, with one line on stderr that says what, where and the cure,
-below the traceback where code of the user's raised; 130 when interrupted; 141, as shells count it, when what read the
-output, as `head`, had enough. `_HOMES` is where one is added.
+Exit codes: 0 on success; 1 if some runs of a comparison failed and others did not; 2 on bad arguments or bad input,
+with one line on stderr that says what, where and the cure, below the traceback where code of the user's raised; 130
+when interrupted; 141, as shells count it, when what read the output, as `head`, had enough. `_HOMES` is where a command
+is added.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             arguments = parser.parse_args(given)
             arguments.run(arguments)
             sys.stdout.flush()
-    except SystemExit as finished:  # --help and --version
+    except SystemExit as finished:  # --help, --version, and runs that failed
         return finished.code if isinstance(finished.code, int) else 0
     except KeyboardInterrupt:
         print(f"{PROGRAM}: interrupted", file=sys.stderr)

@@ -30,8 +30,8 @@ def read_weights(path: Path | str, num_windows: int) -> NDArray[np.float64]:
         float64 `[N]`.
 
     Raises:
-        ValueError: if there are no weights in it, more than one policy, weights of another number of windows, or some
-            that are not finite.
+        ValueError: if there are no weights in it, more than one policy, weights of another number of windows, some that
+            are negative or not finite, or none that is positive.
         OSError: if it cannot be read.
     """
     if Path(path).suffix == ".npy":
@@ -54,9 +54,15 @@ def read_weights(path: Path | str, num_windows: int) -> NDArray[np.float64]:
             "Give the window settings of the training."
         )
     wide = np.asarray(weights, np.float64)
-    if not np.isfinite(wide).all():
-        first = int((~np.isfinite(wide)).argmax())
-        raise ValueError(f"`{path}` must hold finite weights, got {wide[first]} for window {first}. Write it again.")
+    bad = ~(np.isfinite(wide) & (wide >= 0))
+    if bad.any():
+        first = int(bad.argmax())
+        raise ValueError(
+            f"`{path}` must hold finite weights that are not negative, got {wide[first]} for window {first}. "
+            "Write it again."
+        )
+    if not wide.any():
+        raise ValueError(f"`{path}` must hold a positive weight, got {num_windows} of 0. Write it again.")
     return wide
 
 

@@ -293,3 +293,10 @@ def test_every_command_has_its_home(capsys):
         assert cli.main([name, "--help"]) == 0
         assert f"usage: adaptive-sampling {name}" in capsys.readouterr().out
     assert_one_line_error(capsys, cli.main(["prepair"]), "prepair", *cli._HOMES)
+
+
+@pytest.mark.parametrize("flag", ["--picture", "--windows-picture"])
+def test_a_picture_has_the_name_of_what_it_is(prepared, tmp_path, capsys, flag):
+    arguments = ["inspect", str(prepared[0]), "--seq-len", "8", flag, str(tmp_path / "x.png")]
+    assert_one_line_error(capsys, cli.main(arguments), f"`{flag}` must end with .svg", "x.png")
+    assert not (tmp_path / "x.png").exists()

@@ -79,3 +79,20 @@ def test_inspect_prints_top_and_bottom_windows_with_their_text(tmp_path, capsys)
     assert "`--weights` must come with --seq-len, got 'w.npy' alone" in capsys.readouterr().err
     assert cli.main(["inspect", str(out), *window[:-1], str(tmp_path / "none.npy")]) == 2
     assert "none.npy" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("weights", "shown"),
+    [(lambda n: -np.ones(n), "got -1.0 for window 0"), (lambda n: np.zeros(n), "a positive weight")],
+)
+def test_what_no_sampler_would_take_is_not_shown_as_weights(tmp_path, dataset, weights, shown):
+    np.save(tmp_path / "w.npy", weights(len(dataset)))
+    with pytest.raises(ValueError, match=shown):
+        read_weights(tmp_path / "w.npy", len(dataset))
+
+
+def test_a_file_that_is_no_array_is_no_advice_to_load_it_unsafely(tmp_path, dataset):
+    (tmp_path / "w.npy").write_text("weights")
+    with pytest.raises(ValueError, match="got a file of another kind") as error:
+        read_weights(tmp_path / "w.npy", len(dataset))
+    assert "pickle" not in str(error.value)

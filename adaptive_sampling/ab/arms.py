@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -15,6 +16,10 @@ from adaptive_sampling.weights import WeightPolicy
 
 PolicySource = WeightPolicy | Callable[[], WeightPolicy]
 Kind = Literal["uniform", "adaptive", "placebo"]
+
+
+_IMITATED = ("draws", "update_every", "sampler_seed")
+"""What a placebo has of the arm that it imitates, beside the policy."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,8 @@ class Arm:
     Attributes:
         name: shown in tables, and part of the folder name of each run.
         policy: a `WeightPolicy`, copied for each run, or a function without arguments that makes one.
-        placebo_of: name of the arm whose policy runs on permuted windows.
+        placebo_of: name of the arm whose policy runs on permuted windows. `draws`, `update_every` and `sampler_seed`
+            are that arm's too; others are refused.
         draws: "systematic" or "multinomial", see `AdaptiveSampler`.
         update_every: optimizer steps between two updates of the weights.
         sampler_seed: enters the order of windows beside the run's seed. Arms share it, so that the orders of weighted
@@ -130,6 +136,34 @@ def check_arms(arms: Sequence[Arm]) -> None:
                 f"`placebo_of` must name an arm with a policy, got {arm.placebo_of!r} in arm {arm.name!r}. "
                 f"Arms with a policy here: {adaptive!r}."
             )
+    like_what_they_imitate(arms)
+
+
+def like_what_they_imitate(arms: Sequence[Arm]) -> list[Arm]:
+    """The arms, placebos with the draws, the updates and the sampler seed of the arm that they imitate.
+
+    Otherwise an arm and its placebo would differ in more than in which windows the weights belong to.
+
+    Raises:
+        ValueError: if a placebo has a setting of its own that differs.
+    """
+    by_name = {arm.name: arm for arm in arms}
+    result = []
+    for arm in arms:
+        if arm.placebo_of is not None:
+            other, taken = by_name[arm.placebo_of], {}
+            for field in dataclasses.fields(Arm):
+                if field.name in _IMITATED:
+                    own, its = getattr(arm, field.name), getattr(other, field.name)
+                    if own not in (field.default, its):
+                        raise ValueError(
+                            f"`{field.name}` of placebo {arm.name!r} must be that of {other.name!r}, {its!r}, got "
+                            f"{own!r}. Leave it out."
+                        )
+                    taken[field.name] = its
+            arm = dataclasses.replace(arm, **taken)
+        result.append(arm)
+    return result
 
 
 def policy_source(arm: Arm, arms: Sequence[Arm]) -> PolicySource | None:

@@ -14,7 +14,7 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from adaptive_sampling._files import checked_path, write_json
 from adaptive_sampling.ab._lock import folder_lock
 from adaptive_sampling.ab._seeding import seeded
-from adaptive_sampling.ab.arms import Arm, TrainingData, check_arms, policy_source
+from adaptive_sampling.ab.arms import Arm, TrainingData, check_arms, like_what_they_imitate, policy_source
 from adaptive_sampling.ab.evaluation import evaluation_steps
 from adaptive_sampling.ab.fairness import shared_settings
 from adaptive_sampling.ab.fingerprint import differences, digest, settings_digest
@@ -101,7 +101,7 @@ def run_ab(
         title=title,
         trainer_settings=trainer_settings,
     )
-    seeds = check_seeds(seeds)
+    arms, seeds = like_what_they_imitate(arms), check_seeds(seeds)
     _check_only(only, arms, seeds)
     trainer_settings = dict(trainer_settings or {})
     out = checked_path("out_dir", out_dir).absolute()

@@ -93,7 +93,7 @@ def _seconds(run: RunRecord, base: RunRecord) -> str:
     if not run.seconds or not base.seconds:
         return "–"
     mine, its = reach(run.seconds, run.losses, base.final_loss), base.seconds[-1]
-    return "–" if mine is None else f"{mine:.1f} s of {its:.1f} s"
+    return "–" if mine is None else f"{mine:.1f} s against {its:.1f} s"
 
 
 def noise(result: Result) -> Table:

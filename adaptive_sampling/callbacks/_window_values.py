@@ -24,10 +24,16 @@ def window_ids(batch: Any, id_key: str | int) -> Tensor:
     try:
         ids = batch[id_key]
     except (KeyError, IndexError, TypeError):
-        keys = sorted(map(str, batch)) if isinstance(batch, dict) else f"a {type(batch).__name__}"
+        keys = str(sorted(map(str, batch))) if isinstance(batch, dict) else f"a {type(batch).__name__}"
+        cure = "Wrap the dataset as adaptive_sampling.with_ids(dataset), or name the key with `id_key`."
+        if isinstance(batch, (list, tuple)):
+            keys += f" of {len(batch)} entries"
+            cure = (
+                "Wrap the dataset as adaptive_sampling.with_ids(dataset), which puts ids behind the entries that it "
+                "has, and say where they are: `id_key=-1` is the last entry."
+            )
         raise MisconfigurationException(
-            f"AdaptiveSampling needs the window ids in each batch under {id_key!r}, got {keys}. "
-            "Wrap the dataset as adaptive_sampling.with_ids(dataset), or name the key with `id_key`."
+            f"AdaptiveSampling needs the window ids in each batch under {id_key!r}, got {keys}. {cure}"
         ) from None
     if not isinstance(ids, Tensor) or ids.ndim != 1 or ids.is_floating_point() or ids.dtype is torch.bool:
         shape = tuple(ids.shape) if isinstance(ids, Tensor) else type(ids).__name__
@@ -98,7 +104,7 @@ class WindowValues:
                 continue
             if watch.capture is None:
                 return None
-            captured = captured or self._captured(watch, num_windows)
+            captured = captured or self._captured(watch, num_windows, need)
             found = captured(need)
             if found is None:
                 raise MisconfigurationException(
@@ -109,7 +115,7 @@ class WindowValues:
             values[need] = found
         return values
 
-    def _captured(self, watch: StepWatch, num_windows: int) -> Callable[[str], Tensor | None]:
+    def _captured(self, watch: StepWatch, num_windows: int, need: str) -> Callable[[str], Tensor | None]:
         assert watch.capture is not None
         calls = watch.capture.calls
         fitting = [call for call in calls if call.fits(num_windows)]
@@ -120,13 +126,14 @@ class WindowValues:
             )
         shapes = ", ".join(str(tuple(call.losses.shape)) for call in calls)
         seen = f"{len(fitting)} calls would fit" if fitting else "none was seen"
+        key = self.key_of(need)
+        record = ", or call adaptive_sampling.record(losses) in it" if need == "loss" else ""
         raise MisconfigurationException(
-            f"AdaptiveSampling needs one loss per window ({num_windows} in this batch), but {seen} while training_step "
-            f"ran{f' (targets of cross_entropy: {shapes})' if shapes else ''}. Either compute the loss with "
-            "torch.nn.functional.cross_entropy over all targets, windows first, or return "
-            f'{{"loss": loss, "{self.loss_key}": losses}} with a tensor of shape ({num_windows},) from training_step, '
-            "or call adaptive_sampling.record(losses) in it. Fused, chunked and hand-written losses need one of the "
-            "latter."
+            f"AdaptiveSampling needs one {need} per window ({num_windows} in this batch), but {seen} while "
+            f"training_step ran{f' (targets of cross_entropy: {shapes})' if shapes else ''}. Either compute the loss "
+            "with torch.nn.functional.cross_entropy over all targets, windows first, or return "
+            f'{{"loss": loss, "{key}": values}} with a tensor of shape ({num_windows},) from '
+            f"training_step{record}. Fused, chunked and hand-written losses need the latter."
         )
 
 

@@ -288,9 +288,11 @@ class Run:
         if not (unique & ~held_out).any():
             self._refuse_nothing(unique & ~held_out)
         if fraction and not (unique & held_out).any():
+            count = int(unique.sum())
+            cure = "cut the text into several" if count == 1 else "cut the text into more, take another seed"
             warnings.warn(
-                f"the validation split is empty: none of {int(unique.sum())} documents was held out. "
-                "Splits are made of whole documents: cut the text into more, or take another seed.",
+                f"the validation split is empty: none of {count} documents was held out. Splits are made of whole "
+                f"documents: {cure}, or name files to hold out.",
                 stacklevel=3,
             )
 

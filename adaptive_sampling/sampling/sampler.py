@@ -128,7 +128,7 @@ class AdaptiveSampler(DistributedSampler[Any]):
         self._world: int | None = None
         if rank is not None and world_size is not None:
             self.bind(rank, world_size)
-        self.lag = 32
+        self._lag = 32
         self._managed = False
         self._touched = False  # weights were set, and no trainer has looked at them yet
         self._factors: NDArray[np.float32] | None = None
@@ -211,6 +211,19 @@ class AdaptiveSampler(DistributedSampler[Any]):
     def epoch(self) -> int:  # type: ignore[override]
         """Current loader epoch, zero-based."""
         return self._epoch
+
+    @property
+    def lag(self) -> int:
+        """Steps from an update to the draws that see its weights; room for what data workers prefetch. May be set.
+
+        Raises:
+            ValueError, TypeError: when set to what is no integer of 0 or more.
+        """
+        return self._lag
+
+    @lag.setter
+    def lag(self, steps: int) -> None:
+        self._lag = checked_integer("lag", steps, 0)
 
     @property
     def block_size(self) -> int:

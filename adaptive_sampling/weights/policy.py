@@ -192,9 +192,10 @@ class WeightPolicy:
             self._resize(count)
             self._grows = False
         elif self.num_windows != count:
+            given = " and ".join(f"`{name}`" for name, of in self._arrays.digests.items() if of) or "scores"
             raise ValueError(
-                f"`num_windows` must be {self.num_windows}, as in this policy's arrays or scores, got {count}. "
-                "Make a new WeightPolicy for another dataset, with arrays of its length."
+                f"`num_windows` must be {self.num_windows}, the length of this policy's {given}, got {count} windows. "
+                "Make a new WeightPolicy with arrays of as many entries as there are windows."
             )
         if total_steps is not ...:
             self._set_length(total_steps)

@@ -7,7 +7,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from adaptive_sampling.ab import Arm, TrainingData
-from adaptive_sampling.ab.arms import check_arms, fresh_policy
+from adaptive_sampling.ab.arms import check_arms, fresh_policy, like_what_they_imitate
 from adaptive_sampling.ab.settings import check_seeds
 from adaptive_sampling.weights import WeightPolicy
 
@@ -47,12 +47,30 @@ def test_arm_refuses_bad_settings_and_shows_them(arguments: dict[str, Any], show
         ([Arm("a", WeightPolicy)], "Add Arm('uniform')"),
         ([Arm("u"), Arm("p", placebo_of="gone")], "'gone'"),
         ([Arm("u"), Arm("p", placebo_of="u")], "got 'u'"),
+        (
+            [Arm("u"), Arm("a", WeightPolicy, update_every=10), Arm("p", placebo_of="a", update_every=20)],
+            "`update_every` of placebo 'p' must be that of 'a', 10, got 20",
+        ),
+        (
+            [Arm("u"), Arm("a", WeightPolicy), Arm("p", placebo_of="a", draws="multinomial")],
+            "`draws` of placebo 'p' must be that of 'a', 'systematic'",
+        ),
     ],
 )
 def test_check_arms_refuses_what_cannot_be_compared(arms: list[Arm], shown: str) -> None:
     with pytest.raises(ValueError, match="must") as caught:
         check_arms(arms)
     assert shown in str(caught.value)
+
+
+def test_a_placebo_differs_from_its_arm_in_the_windows_alone() -> None:
+    arm = Arm("a", WeightPolicy, draws="multinomial", update_every=10, sampler_seed=4)
+    uniform = Arm("u", sampler_seed=9)
+    for placebo in (Arm("p", placebo_of="a"), Arm("p", placebo_of="a", update_every=10)):
+        _, alike, same = like_what_they_imitate([uniform, placebo, arm])
+        assert (alike.draws, alike.update_every, alike.sampler_seed) == ("multinomial", 10, 4)
+        assert alike.placebo_of == "a"
+        assert same == arm
 
 
 def test_fresh_policy_never_hands_out_the_given_object() -> None:

@@ -79,6 +79,10 @@ class Silent(Model):
     def validation_step(self, batch, batch_idx):
         return None
 
+class Hidden(Model):
+    def training_step(self, batch, batch_idx):
+        return -self.table(batch["input_ids"]).log_softmax(-1).gather(-1, batch["labels"][..., None]).mean()
+
 NUMBER = 3
 '''
 ARMS: list[dict[str, Any]] = [
@@ -129,6 +133,7 @@ def test_ab_runs_every_kind_of_arm_and_report_says_the_same(folder: Path, capsys
     assert kinds["multinomial"]["draws"] == "multinomial"
     assert len({kinds[name]["policy"] for name in ("adaptive", "loss only", "scarcity", "mine", "multinomial")}) == 5
     assert kinds["placebo"]["policy"] == kinds["adaptive"]["policy"]
+    assert kinds["placebo"]["update_every"] == 2
     # Half of the held-out windows copy each other, none copies training text.
     assert "No held-out window is a near-copy of training text." in result["notes"]
     assert any("Too little held-out text: 24 windows" in note for note in result["notes"])
@@ -369,6 +374,16 @@ def test_ab_shows_where_importing_the_users_module_failed(folder: Path, capsys: 
     said = capsys.readouterr().err.splitlines()
     assert 'broken_gpt.py", line 2' in said[1]
     assert "`module` must be importable, got 'broken_gpt.Model': ZeroDivisionError: division by zero. " in said[-1]
+
+
+def test_ab_returns_1_where_some_runs_failed_and_shows_the_others(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["ab", write(folder, module="a_users_gpt.Hidden", arms=ARMS[:2])]) == 1
+    said = capsys.readouterr()
+    assert "adaptive, seed 0: failed" in said.err
+    assert "no finished run" in said.out
+    assert (folder / "out" / "report.html").exists()
 
 
 def test_ab_ends_sentences_once_where_all_runs_fail(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

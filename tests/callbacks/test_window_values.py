@@ -1,11 +1,13 @@
 """Shapes in which users hand over the losses of a batch: what is unambiguous is taken, the rest is a question."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 from adaptive_sampling.callbacks._step_watch import StepWatch
-from adaptive_sampling.callbacks._window_values import WindowValues
+from adaptive_sampling.callbacks._window_values import WindowValues, window_ids
 
 
 def read(losses, count=4):
@@ -38,3 +40,21 @@ def test_a_batch_of_one_takes_a_scalar():
 def test_what_is_no_tensor_is_a_question_that_names_the_key(given):
     with pytest.raises(MisconfigurationException, match="'per_sample_loss' in what training_step returns must be"):
         read(given)
+
+
+def test_the_question_names_what_is_needed():
+    watch = StepWatch()
+    watch.capture = SimpleNamespace(calls=[])
+    watch.recorded.append(torch.ones(4))
+    with pytest.raises(MisconfigurationException, match="needs one entropy per window") as error:
+        WindowValues(("entropy",), "per_sample_loss").read(watch, {}, 4)
+    assert '"per_sample_entropy": values' in str(error.value)
+    assert "record(losses)" not in str(error.value)
+
+
+@pytest.mark.parametrize("key", ["window_id", 7])
+def test_a_tuple_that_is_wrapped_already_needs_the_place_of_its_ids(key):
+    batch = (torch.ones(4), torch.ones(4), torch.arange(4))
+    with pytest.raises(MisconfigurationException, match=r"a tuple of 3 entries.*`id_key=-1` is the last"):
+        window_ids(batch, key)
+    assert window_ids(batch, -1).tolist() == [0, 1, 2, 3]

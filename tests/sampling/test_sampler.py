@@ -500,3 +500,11 @@ def test_more_ids_than_memory_holds_are_refused_before_anything_is_drawn(count):
     with pytest.raises(ValueError, match=f"`n` must be at most 2\\^31, got {count}"):
         sampler.draw(count)
     assert sampler.draw(4).tolist() == AdaptiveSampler(10, seed=0).draw(4).tolist()
+
+
+@pytest.mark.parametrize("lag", [-1, "a", 1.5, None])
+def test_a_lag_that_is_no_number_of_steps_is_refused_where_it_is_set(lag):
+    sampler = AdaptiveSampler(10, seed=0)
+    with pytest.raises((ValueError, TypeError), match="`lag` must be"):
+        sampler.lag = lag
+    assert sampler.lag == 32
