@@ -114,10 +114,11 @@ def token_features(input_ids: Any, labels: Any = None) -> Float32:
         return np.zeros((rows, NUM_BUCKETS), dtype=np.float32)
     lengths = None
     if labels is not None:
-        real = np.asarray(labels) != -100
-        if real.shape != tokens.shape:
-            raise ValueError(f"`labels` must have the shape of `input_ids` {tokens.shape}, got {real.shape}.")
-        if not real[:, -1].all():
+        labels = np.asarray(labels)
+        if labels.shape != tokens.shape:
+            raise ValueError(f"`labels` must have the shape of `input_ids` {tokens.shape}, got {labels.shape}.")
+        if (labels[:, -1] == -100).any():
+            real = labels != -100
             lengths = np.where(real.any(1), width - real[:, ::-1].argmax(1), 0)
     buckets = np.empty((rows, 2 * width - 1), np.int64)
     singles, pairs = _hashed(tokens.astype(np.uint32))

@@ -37,7 +37,8 @@ def rows(folder: Path | None = None) -> Iterator[Row]:
         store = ads.TokenStore.open(folder or _prepared(place))
         small, features_row = _features(store, PEER_WINDOWS, place)
         yield features_row
-        large, _ = _features(store, NUM_WINDOWS, place)
+        large, features_row = _features(store, NUM_WINDOWS, place)
+        yield features_row
         ours = {path: _ours(path) for path in (small, large)}
         for found in ours.values():
             yield Row(
