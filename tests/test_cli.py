@@ -114,6 +114,16 @@ def test_bad_input_is_one_line_and_code_2(tmp_path, capsys, arguments, parts):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "bad.bin"]
 
 
+def test_inspect_shows_what_it_can_without_pyarrow(prepared, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert cli.main(["inspect", str(prepared[0]), "--contamination", "--seq-len", "16"]) == 0
+    shown = capsys.readouterr()
+    assert "in a row that stand in training text" in shown.out
+    assert "not shown: `pyarrow` must be installed to read a manifest" in shown.err
+    assert "pip install pyarrow" in shown.err
+
+
 def test_inspect_shows_sources_and_windows(prepared, capsys):
     out, _ = prepared
     assert cli.main(["inspect", str(out)]) == 0

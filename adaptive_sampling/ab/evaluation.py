@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -55,11 +56,19 @@ def num_windows(batch: Any) -> int:
     return len(batch)
 
 
-def held_out_loss(trainer: pl.Trainer, module: pl.LightningModule, loader: DataLoader[Any]) -> tuple[float, int]:
+def held_out_loss(
+    trainer: pl.Trainer, module: pl.LightningModule, loader: DataLoader[Any], most: int | None = None
+) -> tuple[float, int]:
     """Mean of what `validation_step` returns, each batch weighted by its targets.
 
+    Args:
+        trainer: whose strategy and precision are used.
+        module: in eval mode.
+        loader: held-out batches.
+        most: batches to look at; None: all.
+
     Returns:
-        Loss per target (nats, for cross-entropy) and the number of targets.
+        Loss per target (nats, for cross-entropy) and the number of targets; NaN and 0 where `most` batches hold none.
 
     Raises:
         TypeError: if `validation_step` returns neither a loss nor a dict with "loss".
@@ -68,7 +77,7 @@ def held_out_loss(trainer: pl.Trainer, module: pl.LightningModule, loader: DataL
     step = module.validation_step
     extra = {"dataloader_idx": 0} if "dataloader_idx" in inspect.signature(step).parameters else {}
     total, targets = 0.0, 0
-    for index, batch in enumerate(loader):
+    for index, batch in enumerate(itertools.islice(loader, most)):
         batch = trainer.strategy.batch_to_device(batch, dataloader_idx=0)
         with trainer.strategy.precision_plugin.val_step_context():
             returned = step(batch, index, **extra)
@@ -82,6 +91,8 @@ def held_out_loss(trainer: pl.Trainer, module: pl.LightningModule, loader: DataL
         if count:
             total += float(loss) * count
             targets += count
+    if targets == 0 and most is not None:
+        return math.nan, 0  # padding comes in whole batches, too
     if targets == 0:
         raise ValueError("a validation loader yields no target. Give it held-out windows.")
     return total / targets, targets
@@ -128,7 +139,9 @@ class HeldOutEvaluation(pl.Callback):
         self._resumed_at = 0.0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Start the clock, behind what a run that was broken off has used."""
+        """Try a held-out batch, so that a fault shows before the first step; start the clock where it was."""
+        if not self._evaluated_at:
+            self._losses(trainer, pl_module, most=1)
         timing = self.record.timing
         self._resumed_at = time.perf_counter() - timing.train_seconds - timing.eval_seconds
 
@@ -177,7 +190,7 @@ class HeldOutEvaluation(pl.Callback):
         self.report(record)
         self.watch.compare()
 
-    def _losses(self, trainer: pl.Trainer, module: pl.LightningModule) -> Losses:
+    def _losses(self, trainer: pl.Trainer, module: pl.LightningModule, most: int | None = None) -> Losses:
         modes = {name: child.training for name, child in module.named_modules()}
         # What the module logs in validation_step would land in the training step's metrics.
         silenced = {name: vars(module).get(name) for name in ("log", "log_dict")}
@@ -187,7 +200,7 @@ class HeldOutEvaluation(pl.Callback):
             module.eval()
             with untouched_randomness(), torch.no_grad():
                 return {
-                    source: {kind: held_out_loss(trainer, module, loader) for kind, loader in parts.items()}
+                    source: {kind: held_out_loss(trainer, module, loader, most) for kind, loader in parts.items()}
                     for source, parts in self.loaders.items()
                 }
         finally:

@@ -93,8 +93,7 @@ def run_on_ray(
         ray: Any = importlib.import_module("ray")
     except ModuleNotFoundError:
         raise ImportError(
-            "`ray` must be installed for backend='ray', got no such module. "
-            "Install it with: pip install 'lightning-adaptive-sampling[ray]'"
+            "`ray` must be installed for backend='ray', got no such module. Install it with: pip install ray"
         ) from None
     started = not ray.is_initialized()
     if started:

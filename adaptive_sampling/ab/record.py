@@ -191,7 +191,7 @@ class RunRecord:
         except (ValueError, TypeError, AttributeError) as error:
             raise ValueError(
                 f"{path} must be the record of a run, got {clause(error)}. "
-                f"Choose another `out_dir`, or delete {folder}."
+                f"Choose another output folder, or delete {folder}."
             ) from error
 
 

@@ -266,13 +266,13 @@ def _has_ended(plan: RunPlan) -> bool:
         if not plan.folder.is_dir() or any(not path.name.startswith(".") for path in plan.folder.iterdir()):
             raise ValueError(
                 f"{plan.folder} must be absent or hold a run, got a folder without {FILE_NAME}. "
-                "Choose another `out_dir`, or move it away."
+                "Choose another output folder, or move it away."
             )
         return False
     if record.fingerprint != plan.fingerprint:
         changed = "; ".join(differences(record.settings, plan.settings)) or "the same settings"
         raise ValueError(
             f"{plan.folder} must hold a run of these settings, {plan.fingerprint}, "
-            f"got {record.fingerprint} ({changed}). Choose another `out_dir`, or delete the folder."
+            f"got {record.fingerprint} ({changed}). Choose another output folder, or delete the folder."
         )
     return record.status in ("finished", "diverged")

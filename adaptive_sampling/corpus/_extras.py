@@ -24,5 +24,6 @@ def require(module: str, purpose: str, *, extra: str = "corpus") -> Any:
             raise
         raise MissingExtraError(
             f"`{package}` must be installed {purpose}, got no such module. "
-            f"Install it with: pip install 'lightning-adaptive-sampling[{extra}]'"
+            f"Install it with: pip install {package}, or all of its kind: "
+            f"pip install 'lightning-adaptive-sampling[{extra}]'"
         ) from None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from adaptive_sampling._files import atomic_writer
+from adaptive_sampling.corpus._extras import MissingExtraError
 from adaptive_sampling.corpus._globs import find_files
 from adaptive_sampling.corpus.clean import Cleaning
 from adaptive_sampling.corpus.contamination import NGRAM, audit_contamination
@@ -259,7 +261,10 @@ def show_prepared(root: Path, *, contamination: bool, seq_len: int | None, pictu
     """Print the table of a prepared folder, and what else was asked for."""
     stores = {split: TokenStore.open(root / split) for split in ("train", "validation")}
     if (root / "manifest.parquet").exists():
-        print(format_summary(summarise(root)))
+        try:
+            print(format_summary(summarise(root)))
+        except MissingExtraError as error:
+            warnings.warn(f"duplicates and exclusions are not shown: {error}", stacklevel=1)
     if contamination:
         window = 1024 if seq_len is None else seq_len
         audits = audit_contamination(stores["train"], stores["validation"], seq_len=window)

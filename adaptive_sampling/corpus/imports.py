@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ _MAGIC = b"MMIDIDX\x00\x00"
 _MEGATRON_DTYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
 _HEADER = struct.Struct("<9sQBQQ")
 _BLOCK_TOKENS = 1 << 22
+# A file this long that is one document was more likely read with a wrong EOS.
+_LONG_DOCUMENT = 1 << 16
 
 
 def import_nanogpt(
@@ -59,6 +62,12 @@ def import_nanogpt(
     tokens = np.memmap(path, kind, mode="r")
     largest = _largest(tokens)
     num_documents = sum(1 for _ in _split_at(tokens, eos_id))
+    if len(tokens) > _LONG_DOCUMENT and num_documents == 1 and tokens[-1] != eos_id:
+        warnings.warn(
+            f"none of the {len(tokens)} tokens of {os.fspath(path)} is `eos_id` {eos_id}, so that all of them are one "
+            "document. Give the id that ends documents, and the file's dtype.",
+            stacklevel=2,
+        )
     return TokenStore.write(
         os.fspath(out),
         _split_at(tokens, eos_id),

@@ -73,6 +73,6 @@ def _loaded(model: str | Path) -> Any:
             raise
         raise MissingPackageError(
             "`sentence-transformers` must be installed for text features, got no such module. "
-            "Install it with: pip install 'lightning-adaptive-sampling[encoder]'"
+            "Install it with: pip install sentence-transformers"
         ) from None
     return SentenceTransformer(str(model))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_training import Bigram, Breaking, Diverging, other_data, tiny_data
+from tiny_training import Bigram, Breaking, Diverging, Forgetful, other_data, tiny_data
 
 from adaptive_sampling.ab import Arm, FairnessError, FolderInUseError, Result, load_result, run_ab
 from adaptive_sampling.ab.evaluation import WEIGHT_EDGES, evaluation_steps, weight_counts
@@ -105,7 +105,7 @@ def test_run_ab_does_anew_what_was_broken_off_and_gets_the_same(finished: tuple[
 )
 def test_run_ab_refuses_a_folder_of_other_settings(finished: tuple[Path, Result], change: Any, shown: str) -> None:
     out, result = finished
-    with pytest.raises(ValueError, match="another `out_dir`") as caught:
+    with pytest.raises(ValueError, match="another output folder") as caught:
         compare(out, **change)
     assert shown in str(caught.value)
     assert result.runs[0].fingerprint in str(caught.value)
@@ -155,6 +155,13 @@ def test_run_ab_marks_divergence_and_failure_and_goes_on(tmp_path: Path) -> None
     failed = compare(tmp_path / "broken", [Arm("uniform")], module=Breaking)
     assert [run.error for run in failed.runs] == ["RuntimeError: step ten is cursed"] * 2
     assert "step ten is cursed" in (tmp_path / "broken" / "report.html").read_text()
+
+
+def test_run_ab_finds_a_validation_step_without_a_loss_before_the_first_step(tmp_path: Path) -> None:
+    result = compare(tmp_path, module=Forgetful, seeds=(0,))
+    assert {run.status for run in result.runs} == {"failed"}
+    assert all("`return loss`" in str(run.error) for run in result.runs)
+    assert Forgetful.trained == 0
 
 
 def test_run_ab_keeps_what_has_ended_when_interrupted(tmp_path: Path) -> None:

@@ -75,6 +75,19 @@ class Diverging(Bigram):
         return loss * float("nan") if self.global_step >= 20 else loss
 
 
+class Forgetful(Bigram):
+    """Takes a held-out loss and returns nothing; counts its training steps."""
+
+    trained = 0
+
+    def training_step(self, batch: dict[str, Any], batch_idx: int) -> Tensor:
+        type(self).trained += 1
+        return super().training_step(batch, batch_idx)
+
+    def validation_step(self, batch: dict[str, Any], batch_idx: int) -> Any:
+        self.loss(batch)
+
+
 class Breaking(Bigram):
     """Raises in its tenth step."""
 

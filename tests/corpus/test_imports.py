@@ -67,6 +67,18 @@ def test_nanogpt_files_are_split_at_eos(tmp_path, dtype):
     assert str(TokenStore.open(store.path).check_eos()) == "4 documents, 3 EOS; no EOS at the end of document 3"
 
 
+def test_nanogpt_files_without_a_document_end_are_pointed_out(tmp_path, recwarn):
+    tokens = np.full(70_000, 3, np.uint16)
+    tokens.tofile(tmp_path / "train.bin")
+    with pytest.warns(UserWarning, match=r"none of the 70000 tokens of .*train\.bin is `eos_id` 9"):
+        assert import_nanogpt(tmp_path / "train.bin", tmp_path / "s", eos_id=9).num_documents == 1
+    recwarn.clear()
+    tokens[-1] = 9
+    tokens.tofile(tmp_path / "train.bin")
+    assert import_nanogpt(tmp_path / "train.bin", tmp_path / "t", eos_id=9).num_documents == 1
+    assert not recwarn
+
+
 def test_nanogpt_files_that_cannot_be_are_refused(tmp_path):
     (tmp_path / "odd.bin").write_bytes(b"123")
     with pytest.raises(StoreError, match=r"odd\.bin.*got 3 bytes"):
