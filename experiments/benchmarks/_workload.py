@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,7 +23,13 @@ def make_weights(size: int) -> NDArray[np.float32]:
     return np.maximum(weights, np.float32(1e-3), out=weights)
 
 
-def changed_ids(size: int) -> NDArray[np.int64]:
-    """Ids of the windows whose weights change, int64, each once."""
-    generator = np.random.default_rng(1)
-    return np.sort(generator.choice(size, min(NUM_CHANGED, size), replace=False, shuffle=False))
+def changes(weights: NDArray[np.float32]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    """Changes without end: ids, int64, ascending, each once, and their new weights, which differ from those before.
+
+    Every change meets other windows, as in a training: those of a change repeated would lie in the processor's caches.
+    """
+    generator, size = np.random.default_rng(1), len(weights)
+    count = min(NUM_CHANGED, size)
+    drawn = [np.sort(generator.choice(size, count, replace=False, shuffle=False)) for _ in range(4 * REPEATS)]
+    doubled = [(ids, weights[ids] * np.float32(2)) for ids in drawn]
+    return itertools.cycle([*doubled, *((ids, values / np.float32(2)) for ids, values in doubled)])

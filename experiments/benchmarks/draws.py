@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import json
 import os
 import subprocess
@@ -19,7 +18,7 @@ from torch.utils.data import WeightedRandomSampler
 from adaptive_sampling import AdaptiveSampler
 from experiments.benchmarks._environment import PeerMissingError, peer_python
 from experiments.benchmarks._row import Row, best_seconds, seconds_text
-from experiments.benchmarks._workload import BLOCKS, BUDGET, NUM_CHANGED, REPEATS, changed_ids, make_weights
+from experiments.benchmarks._workload import BLOCKS, BUDGET, NUM_CHANGED, REPEATS, changes, make_weights
 
 SIZES = (10**6, 10**7)
 LARGE_SIZES = (10**8,)  # 4 GB of memory; one process at a time
@@ -107,7 +106,7 @@ def our_figures(size: int) -> Figures:
     figures["issue"] = _issue_seconds(AdaptiveSampler.from_weights(weights, block_size=1, seed=0))
     for block in BLOCKS:
         figures[f"draw {block}"] = _draw_seconds(started(block), block)
-    figures |= _change_seconds(started(32), changed_ids(size), weights)
+    figures |= _change_seconds(started(32), weights)
     if size <= EPOCH_LIMIT:
         sampler = AdaptiveSampler.from_weights(weights, seed=0)
         figures["epoch"] = best_seconds(lambda: _iterate(sampler), 3)
@@ -132,18 +131,17 @@ def _draw_seconds(sampler: AdaptiveSampler, block: int) -> float:
     return _best(run) / blocks
 
 
-def _change_seconds(sampler: AdaptiveSampler, ids: NDArray[np.int64], weights: NDArray[np.float32]) -> Figures:
+def _change_seconds(sampler: AdaptiveSampler, weights: NDArray[np.float32]) -> Figures:
     """Blocks of `sampler` are of 32, so that no draw made before a change waits to be handed out."""
-    # Halved and doubled in turn: a change that changes nothing would cost less.
-    values = itertools.cycle([weights[ids] * np.float32(2), weights[ids] / np.float32(2)])
+    changed = changes(weights)
     sampler.draw(31)
 
     def change_and_draw() -> None:
-        sampler.update_weights(ids, next(values))
+        sampler.update_weights(*next(changed))
         sampler.draw(32)
 
     return {
-        "change": _best(lambda: sampler.update_weights(ids, next(values))),
+        "change": _best(lambda: sampler.update_weights(*next(changed))),
         "change and draw": _best(change_and_draw),
         "reissue": best_seconds(lambda: sampler.set_weights(weights), 3, BUDGET),
     }
@@ -157,10 +155,10 @@ def _iterate(ids: object) -> None:
 def multinomial_figures(size: int) -> Figures:
     """`torch.multinomial` on a float32 tensor that is ready, with replacement."""
     tensor = torch.from_numpy(make_weights(size))
-    ids = changed_ids(size)
-    values = tensor[ids].clone()
+    changed = _tensor_changes(tensor)
 
     def change_and_draw() -> None:
+        ids, values = next(changed)
         tensor[ids] = values
         torch.multinomial(tensor, 32, True)
 
@@ -172,14 +170,15 @@ def multinomial_figures(size: int) -> Figures:
 
 def weighted_random_sampler_figures(size: int) -> Figures:
     """`WeightedRandomSampler` of as many draws as a block has: it draws everything at its first `next`."""
-    weights, ids = torch.from_numpy(make_weights(size)).double(), changed_ids(size)
+    weights = torch.from_numpy(make_weights(size))
+    changed, weights = _tensor_changes(weights), weights.double()
     samplers = {block: WeightedRandomSampler(weights, block) for block in (*BLOCKS, size)}
 
     def change_and_draw() -> None:
-        samplers[32].weights[ids] = values
+        ids, values = next(changed)
+        samplers[32].weights[ids] = values.double()
         _iterate(samplers[32])
 
-    values = samplers[32].weights[ids].clone()
     runs: dict[str, Callable[[], object]] = {f"draw {n}": lambda s=samplers[n]: _iterate(s) for n in BLOCKS}
     runs["change and draw"] = change_and_draw
     figures = _figures_or_refusal(runs)
@@ -192,18 +191,23 @@ def weighted_random_sampler_figures(size: int) -> Figures:
 
 def choice_figures(size: int) -> Figures:
     """`numpy.random.Generator.choice` with probabilities: it adds them up afresh at every call."""
-    weights = make_weights(size).astype(np.float64)
-    ids, generator = changed_ids(size), np.random.default_rng(3)
+    weights, generator = make_weights(size), np.random.default_rng(3)
+    changed, weights = changes(weights), weights.astype(np.float64)
     probabilities = weights / weights.sum()
 
     def change_and_draw() -> NDArray[np.int64]:
-        weights[ids] *= 1.0
+        ids, values = next(changed)
+        weights[ids] = values
         return generator.choice(size, 32, p=weights / weights.sum())
 
     return _figures_or_refusal(
         {f"draw {block}": lambda n=block: generator.choice(size, n, p=probabilities) for block in BLOCKS}
         | {"change and draw": change_and_draw}
     )
+
+
+def _tensor_changes(weights: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    return ((torch.from_numpy(ids), torch.from_numpy(values)) for ids, values in changes(weights.numpy()))
 
 
 def _figures_or_refusal(runs: dict[str, Callable[[], object]]) -> Figures:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from experiments.benchmarks._row import best_seconds
-from experiments.benchmarks._workload import BLOCKS, BUDGET, REPEATS, changed_ids, make_weights
+from experiments.benchmarks._workload import BLOCKS, BUDGET, REPEATS, changes, make_weights
 
 Figures = dict[str, float]
 
@@ -35,8 +35,8 @@ def tree_figures(size: int) -> Figures:
     """The bare tree: `scan_lower_bound` of uniform points, as a sampler on top of it would call it."""
     from torchrl._torchrl import SumSegmentTreeFp32
 
-    weights, ids = make_weights(size), changed_ids(size)
-    everything, values, generator = np.arange(size), weights[ids], np.random.default_rng(2)
+    weights, everything, generator = make_weights(size), np.arange(size), np.random.default_rng(2)
+    changed = changes(weights)
     figures: Figures = {}
     gc.collect()
     before = _resident_bytes()
@@ -46,6 +46,7 @@ def tree_figures(size: int) -> Figures:
         tree[everything] = weights
 
     def change() -> None:
+        ids, values = next(changed)
         tree[ids] = values
 
     def draw(count: int) -> Any:
@@ -68,8 +69,8 @@ def sampler_figures(size: int) -> Figures:
 
     storage = LazyTensorStorage(size)
     storage.set(range(size), torch.zeros(size, 1, dtype=torch.uint8))
-    weights, ids = torch.from_numpy(make_weights(size)), torch.from_numpy(changed_ids(size))
-    everything, values = torch.arange(size), weights[ids]
+    weights, everything = torch.from_numpy(make_weights(size)), torch.arange(size)
+    changed = changes(weights.numpy())
     figures: Figures = {}
     gc.collect()
     before = _resident_bytes()
@@ -79,7 +80,8 @@ def sampler_figures(size: int) -> Figures:
         sampler.update_priority(everything, weights, storage=storage)
 
     def change() -> None:
-        sampler.update_priority(ids, values, storage=storage)
+        ids, values = next(changed)
+        sampler.update_priority(torch.from_numpy(ids), torch.from_numpy(values), storage=storage)
 
     figures["start"] = figures["issue"] = best_seconds(fill, 1)
     gc.collect()
