@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 WIDTH, HEIGHT = 640, 320
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 14, 44
+_HALF_LABEL = 20
 
 
 def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
@@ -24,6 +25,11 @@ def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
     step = next(factor * power for factor in (1.0, 2.0, 2.5, 5.0, 10.0) if factor * power >= raw * (1 - 1e-9))
     first = math.ceil(low / step - 1e-9)
     return [round(k * step, 12) + 0.0 for k in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def within_width(x: float) -> float:
+    """Where the middle of a tick's label at `x` stands whole."""
+    return min(x, WIDTH - _HALF_LABEL)
 
 
 def short_number(value: float) -> str:

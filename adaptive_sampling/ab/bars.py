@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 
-from adaptive_sampling.ab._svg import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, nice_ticks, svg
+from adaptive_sampling.ab._svg import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, nice_ticks, svg, within_width
 from adaptive_sampling.ab.statistics import Interval
 
 _ROW = 34
@@ -35,7 +35,8 @@ def token_bars(changes: Mapping[str, Mapping[str, Interval]], baseline: str, col
     parts = []
     for tick in nice_ticks(0.0, most):
         parts.append(f'<line class="grid" x1="{place(tick):.1f}" x2="{place(tick):.1f}" y1="{TOP}" y2="{bottom}"/>')
-        parts.append(f'<text x="{place(tick):.1f}" y="{bottom + 17}" text-anchor="middle">{100 * tick:.0f} %</text>')
+        x = within_width(place(tick))
+        parts.append(f'<text x="{x:.1f}" y="{bottom + 17}" text-anchor="middle">{100 * tick:.0f} %</text>')
     for number, (arm, measure, change) in enumerate(rows):
         y = TOP + _ROW * number
         share = 1.0 + change.mean

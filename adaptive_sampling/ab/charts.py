@@ -7,8 +7,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from adaptive_sampling.ab._svg import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, nice_ticks, short_number, svg
+from adaptive_sampling.ab._svg import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, nice_ticks, short_number, svg, within_width
 from adaptive_sampling.ab.record import RunRecord
+
+_MANY = 4
 
 
 @dataclass(frozen=True)
@@ -61,9 +63,9 @@ def loss_chart(
     """Held-out loss over tokens trained on, or a difference of such, with 0 in sight; the band spans the seeds."""
     if not curves:
         return "<p>No run finished.</p>"
-    # The first evaluation is far above the rest, where arms differ; it may leave the frame.
-    later = [value for curve in curves for value in (*curve.low[1:], *curve.high[1:])]
-    values = later or [value for curve in curves for value in (*curve.low, *curve.high)]
+    # The first of many evaluations is far above the rest, where arms differ; it may leave the frame.
+    first = 1 if min(len(curve.x) for curve in curves) >= _MANY else 0
+    values = [value for curve in curves for value in (*curve.low[first:], *curve.high[first:])]
     if zero:
         values.append(0.0)
     y_low, y_high = min(values), max(values)
@@ -114,7 +116,7 @@ def _axes(x_ticks: Sequence[float], y_ticks: Sequence[float], x_high: float, y_l
             f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{f"{value:.4g}".replace("-", "−")}</text>'
         )
     for value in x_ticks:
-        x = LEFT + value / x_high * (right - LEFT)
+        x = within_width(LEFT + value / x_high * (right - LEFT))
         parts.append(f'<text x="{x:.1f}" y="{bottom + 17}" text-anchor="middle">{short_number(value)}</text>')
     middle = (LEFT + right) / 2
     parts.append(f'<text x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">tokens trained on</text>')
