@@ -6,6 +6,7 @@ overwrites the one that a checkpoint on disk still refers to.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
 import re
@@ -62,6 +63,8 @@ def write_beside(checkpoint: Path, owner: str, state: Mapping[str, Any]) -> dict
         places[name] = list(place)
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
     temporary = checkpoint.with_name(f".{checkpoint.name}.{owner}.{os.getpid()}.tmp")
+    for left in checkpoint.parent.glob(f".{glob.escape(checkpoint.name)}.{owner}.*.tmp"):
+        left.unlink(missing_ok=True)  # by a process that was killed: one alone writes a checkpoint
     try:
         save_file(named, temporary)
         checksum = _checksum(temporary)

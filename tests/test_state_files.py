@@ -146,6 +146,15 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_a_killed_process_began_is_removed_when_the_same_is_written_again(tmp_path):
+    (tmp_path / ".x.ckpt.Owner.4194305.tmp").write_bytes(b"half")
+    (tmp_path / ".x.ckpt.Other.4194305.tmp").write_bytes(b"another owner's")
+    (tmp_path / ".y.ckpt.Owner.4194305.tmp").write_bytes(b"another checkpoint's")
+    saved(tmp_path)
+    left = {path.name for path in tmp_path.iterdir() if path.name.startswith(".")}
+    assert left == {".x.ckpt.Other.4194305.tmp", ".y.ckpt.Owner.4194305.tmp"}
+
+
 def test_without_safetensors_the_error_says_what_to_install(tmp_path, monkeypatch):
     state = saved(tmp_path)
     monkeypatch.setitem(sys.modules, "safetensors", None)

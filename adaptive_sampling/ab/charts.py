@@ -7,7 +7,18 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from adaptive_sampling.ab._svg import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, nice_ticks, short_number, svg, within_width
+from adaptive_sampling.ab._svg import (
+    BOTTOM,
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDTH,
+    nice_ticks,
+    short_number,
+    svg,
+    within_width,
+)
 from adaptive_sampling.ab.record import RunRecord
 
 _MANY = 4
