@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable
@@ -28,11 +29,13 @@ from adaptive_sampling.callbacks._window_values import WindowValues, window_ids
 from adaptive_sampling.sampling import AdaptiveSampler
 from adaptive_sampling.sampling._iteration import nothing_handed_out
 from adaptive_sampling.weights import WeightPolicy
+from adaptive_sampling.weights.signals.protocol import ROUNDING
 
 Observer = Callable[[NDArray[np.int64], dict[str, NDArray[np.float32]]], None]
 """Called on rank 0 with the ids and named values of all ranks, before an update takes them in."""
 _OF_A_POLICY = ("needs", "bind", "update", "state_dict")
 _TELLS_TIME = 1 << 22
+_LOSS_KEY = "per_sample_loss"
 """From so many windows on, a full pass is worth a thought: the policy is told how long a step takes."""
 
 
@@ -77,9 +80,9 @@ class AdaptiveSampling(pl.Callback):
         policy: WeightPolicy | None = None,
         *,
         update_every: int = 50,
-        id_key: str | int = "window_id",
-        loss_key: str = "per_sample_loss",
-        loader_key: str | int | None = None,
+        id_key: int | str = "window_id",
+        loss_key: str = _LOSS_KEY,
+        loader_key: int | str | None = None,
         permutation: NDArray[np.int64] | None = None,
         max_megabytes_in_checkpoint: float = 64.0,
     ) -> None:
@@ -109,7 +112,6 @@ class AdaptiveSampling(pl.Callback):
         self.observers: list[Observer] = []
         self._expected = self.sampler
         self._part_key = loader_key
-        self._values = WindowValues(self.policy.needs, loss_key)
         self._watch: StepWatch | None = None
         self._draws: DrawProbabilities | None = None
         self._factors: NDArray[np.float32] | None = None
@@ -118,17 +120,21 @@ class AdaptiveSampling(pl.Callback):
         self._begin_afresh()
 
     def _begin_afresh(self) -> None:
+        # A log density has no scale; a signal of the user's own may know what to make of it.
+        known = getattr(self.policy, "signal_name", None) in ("loss", "log_loss")
+        self._least_loss = -ROUNDING if known else -math.inf
         self.num_observations = 0
         self.num_steps = 0
         self._scheduled_at = 0
         self._observed = Observed(self.policy.needs)
-        self._resumed = self._warned_dropped = self._warned_ranks = False
-        self._values = WindowValues(self.policy.needs, self.loss_key)
+        self._resumed = self._warned_dropped = self._warned_ranks = self._warned_silent = False
+        self._values = WindowValues(self.policy.needs, self.loss_key, self._least_loss)
 
     @property
     def state_key(self) -> str:
-        """Key of this callback's state in a checkpoint; callbacks on different loaders or ids keep apart."""
-        return self._generate_state_key(id_key=self.id_key, loader_key=self.loader_key)
+        """Key of this callback's state in a checkpoint; callbacks of different loaders, ids or losses keep apart."""
+        other = {} if self.loss_key == _LOSS_KEY else {"loss_key": self.loss_key}
+        return self._generate_state_key(id_key=self.id_key, loader_key=self.loader_key, **other)
 
     # --- joining and leaving a training -----------------------------------------------------------------------------
 
@@ -279,7 +285,7 @@ class AdaptiveSampling(pl.Callback):
             ids = window_ids(part, self.id_key)
             count = len(ids)
             skipped = not outputs and pl_module.automatic_optimization
-            values = self._values.read(self._watch, outputs, count, skipped=skipped)
+            values = self._values.read(self._watch, outputs, count, part, skipped=skipped)
             if values is not None:
                 self._observed.add(ids, values)
             self.sampler.consume(count)
@@ -290,6 +296,11 @@ class AdaptiveSampling(pl.Callback):
                 self._update(trainer, count)
         if trainer.is_last_batch:
             self.sampler.finish_epoch()
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """A training too short for an update may have shown no loss either."""
+        if self.num_steps:
+            self._warn_if_silent(trainer)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """An epoch that ends early (limit_train_batches, max_steps) is over for the sampler too."""
@@ -310,18 +321,23 @@ class AdaptiveSampling(pl.Callback):
         parts = self._observed.take()
         ids, values = torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
         self.num_observations += len(ids)
+        self._warn_if_silent(trainer)
 
         def compute() -> tuple[NDArray[np.int64] | None, NDArray[np.float32]]:
             named = {need: values[:, column].numpy() for column, need in enumerate(self.policy.needs)}
             for observer in self.observers:
                 observer(ids.numpy(), named)
+            if "loss" in named:
+                # What the first batch would have been refused for must not end a training that could go on.
+                named["loss"] = np.where(named["loss"] < self._least_loss, np.nan, named["loss"])
             told = seconds if (self.policy.num_windows or 0) >= _TELLS_TIME else None
             update = self.policy.update(ids.numpy(), named, step=self.num_steps, seconds_per_step=told)
             if self.policy.dropped and not self._warned_dropped:
                 self._warned_dropped = True
                 warnings.warn(
-                    f"{self.policy.dropped} of {len(ids)} window losses up to step {self.num_steps} were not finite "
-                    "and are left out of the weights. Further ones are counted in `callback.policy.dropped`.",
+                    f"{self.policy.dropped} of {len(ids)} window losses up to step {self.num_steps} were not finite, "
+                    "or negative, and are left out of the weights. Further ones are counted in "
+                    "`callback.policy.dropped`.",
                     stacklevel=2,
                 )
             return update.ids, np.ascontiguousarray(update.values, np.float32)
@@ -341,6 +357,18 @@ class AdaptiveSampling(pl.Callback):
         self.clock.update_seconds = time.perf_counter() - start
         if changed is None:
             self.clock.pass_seconds = self.clock.update_seconds
+
+    def _warn_if_silent(self, trainer: pl.Trainer) -> None:
+        """Say once that no loss was seen; a `training_step` that returns None may show none for a while."""
+        if self.num_observations or self._values.shown or self._warned_silent or not trainer.is_global_zero:
+            return
+        self._warned_silent = True
+        warnings.warn(
+            f"0 window losses were recorded in {self.num_steps} steps, whose training_step returned None: weights stay "
+            f'as they are. Return {{"loss": loss, "{self.loss_key}": losses}} from training_step, or call '
+            "adaptive_sampling.record(losses) in it.",
+            stacklevel=2,
+        )
 
     def _compare_ranks(self) -> None:
         """All windows get new weights now; if ranks had come apart before, it is healed and said."""

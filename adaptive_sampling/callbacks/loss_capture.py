@@ -23,11 +23,13 @@ class ElementLosses:
     Attributes:
         losses: float32, detached, one per target, 0 where the target is ignored.
         valid: bool, same shape: the target counts.
+        targets: what the call was given, detached.
         entropies: float32, detached, same shape: entropy of the prediction, in nats; None: not asked for.
     """
 
     losses: Tensor
     valid: Tensor
+    targets: Tensor
     entropies: Tensor | None = None
 
     def fits(self, num_windows: int) -> bool:
@@ -148,7 +150,7 @@ class LossCapture(TorchFunctionMode):
         if self._entropy:
             with torch.no_grad():
                 entropies = _entropies(input.detach() if log_probabilities is None else log_probabilities.detach())
-        self.calls.append(ElementLosses(losses.detach().float(), valid, entropies))
+        self.calls.append(ElementLosses(losses.detach().float(), valid, target.detach(), entropies))
         return result
 
 

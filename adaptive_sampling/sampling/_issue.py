@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from adaptive_sampling.sampling._chunks import for_each_chunk
 
 NO_TICKETS = -(1 << 24)  # whole part of a window that cannot be drawn, and a shift below every balance
+MOST_TICKETS = 1 << 30  # of one window by a sparse change, so that sums with a shift stay below 2^31
 _FRACTION_BINS = 1 << 12
 _FLOOR_REACH = 256
 _LARGEST = 2**31 - 2

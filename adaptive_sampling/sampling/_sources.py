@@ -101,10 +101,18 @@ class SourceMap:
             local = np.arange(start, min(start + _CHUNK, len(part)))
             out[self.ids(source, local)] = part[local]
 
-    def mean_targets(self, source: int, weights: NDArray[np.float32], total: float) -> float:
-        """Targets that a draw from `source` holds on average, given its weights in local order and their sum."""
+    def missing_targets(self, source: int, weights: NDArray[np.float32]) -> float:
+        """Σ weight · targets that the window holds fewer than the largest of `source`; weights in local order."""
         local, fewer = self._short[source]
-        return float(self.largest[source]) - float((weights[local].astype(np.float64) * fewer).sum()) / total
+        return float((weights[local].astype(np.float64) * fewer).sum())
+
+    def fewer_targets(self, source: int, local: Int64) -> Int64:
+        """How many targets fewer than the largest of `source` its windows `local` hold."""
+        short, fewer = self._short[source]
+        if not len(short):
+            return np.zeros(len(local), np.int64)
+        place = np.minimum(np.searchsorted(short, local), len(short) - 1)
+        return np.where(short[place] == local, fewer[place], 0)
 
 
 def source_map(dataset: Any, num_windows: int, sources: Any = None) -> SourceMap:

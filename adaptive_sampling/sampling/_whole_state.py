@@ -53,6 +53,8 @@ def check_sampler_state(state: Any) -> None:
     _check_numbers(state, _SAMPLER)
     if not isinstance(state.get("finished"), bool):
         raise _damaged("finished", "a bool", state.get("finished"))
+    if not isinstance(state.get("windows", 0), str | None):
+        raise _damaged("windows", "a description of the windows or None", state.get("windows"))
     if not isinstance(state["stream"], Mapping):
         raise _damaged("stream", "a mapping", state["stream"])
 
@@ -96,7 +98,7 @@ def check_stream_state(state: Mapping[str, Any], num_windows: int, source_window
         _check_engine(engine, state["started"], state["draws"], num_windows)
         return
     _check_numbers(engine, _MIXTURE_PLACE)
-    for name, kinds in (("carry", "f"), ("targets", "f"), ("given", "iu"), ("quota", "iu")):
+    for name, kinds in (("carry", "f"), ("targets", "f"), ("missing", "f"), ("given", "iu"), ("quota", "iu")):
         _check_array(engine, name, kinds, len(source_windows))
     parts = engine.get("engines")
     if not isinstance(parts, (list, tuple)) or len(parts) != len(source_windows):

@@ -17,6 +17,7 @@ from adaptive_sampling.sampling._sources import SourceMap
 from adaptive_sampling.sampling.shares import ShareSchedule, apportion
 from adaptive_sampling.sampling.tickets import Multinomial, Tickets
 
+_AS_BEFORE = 1e-6  # targets per draw that changed by less leave shares of tokens as they are
 _PLAN_PIECES = 256  # of the rest of an epoch, over each of which a schedule's shares count as constant
 
 
@@ -91,13 +92,24 @@ class Mixture:
             engine.set_weights(part)
 
     def update_weights(self, ids: NDArray[np.int64], values: NDArray[np.float32]) -> None:
-        """Change the weights of `ids` (each id once) inside their sources; shares are untouched."""
+        """Change the weights of `ids` (each id once) inside their sources; shares of tokens are untouched."""
         sources, local = self._sources.locate(ids)
         order = np.argsort(sources, kind="stable")
         bounds = np.searchsorted(sources[order], np.arange(len(self._engines) + 1))
-        for source in np.flatnonzero(np.diff(bounds)):
+        for source in np.flatnonzero(np.diff(bounds)).tolist():
             part = order[bounds[source] : bounds[source + 1]]
-            self._engines[source].update_weights(local[part], values[part])
+            engine, own = self._engines[source], local[part]
+            fewer = self._sources.fewer_targets(source, own)
+            self._missing[source] += float(((values[part].astype(np.float64) - engine.weights[own]) * fewer).sum())
+            engine.update_weights(own, values[part])
+        totals = np.array([engine.total_weight for engine in self._engines])
+        targets = mean_targets(self._sources, self._missing, totals)
+        if not np.allclose(targets, self._targets, rtol=_AS_BEFORE, atol=0):
+            # Draws now hold more or fewer tokens: what remains is apportioned anew, and an engine whose tickets are
+            # too many or too few for it issues before its next draw.
+            self._settle()
+            self._apportion(targets)
+            self._hand_out()
 
     @property
     def shares(self) -> ShareSchedule:
@@ -126,7 +138,7 @@ class Mixture:
             self.start_epoch(self.epoch + 1)
         size = min(block_size, self.num_draws - self.drawn)
         generator = keyed_generator(self.seed, "draws", self.epoch, self.block)
-        counts = apportion(self._due(self.drawn + size) - self._given, size)
+        counts = self._counts_of_block(size)
         drawn = np.flatnonzero(counts).tolist()
         ids = np.concatenate([self._sources.ids(s, self._engines[s].draw(int(counts[s]), generator)) for s in drawn])
         chance = generator.random(size)
@@ -141,11 +153,30 @@ class Mixture:
         self.block += 1
         return ids
 
+    def _counts_of_block(self, size: int) -> NDArray[np.int64]:
+        """Draws per source in the next block."""
+        owed = self._due(self.drawn + size) - self._given
+        last = self.drawn + size == self.num_draws
+        if self._stratified and not last:
+            # Each source gets its share of this block rounded down or up; what it is owed from before says which.
+            here = self._due(self.drawn + size) - self._due(self.drawn)
+            counts = np.floor(here + 1e-9).astype(np.int64)
+            between = np.flatnonzero(here - counts > 1e-9)
+            longest_owed = between[np.argsort(np.round(counts - owed, 9)[between], kind="stable")]
+            counts[longest_owed[: size - int(counts.sum())]] += 1
+            if counts.sum() == size and (counts <= self._quota - self._given).all():
+                return counts
+        return apportion(owed, size)
+
     # --- how many draws each source gets ----------------------------------------------------------------------------
 
     def _plan(self, weights: list[NDArray[np.float32]] | None = None) -> None:
         """Apportion the draws that remain in the epoch, at the shares of now and `weights` per source."""
-        self._targets = mean_targets(self._sources, weights or [engine.weights for engine in self._engines])
+        self._missing, totals = weighed(self._sources, weights or [engine.weights for engine in self._engines])
+        self._apportion(mean_targets(self._sources, self._missing, totals))
+
+    def _apportion(self, targets: NDArray[np.float64]) -> None:
+        self._targets = targets
         self._plan_start = self.drawn
         self._given = np.zeros(len(self._engines), np.int64)
         self._build_due()
@@ -178,9 +209,13 @@ class Mixture:
         self._carry += self._due_by_share(self.drawn) - self._given
 
     def _issue(self) -> None:
+        self._hand_out()
+        for engine in self._engines:
+            engine.issue()
+
+    def _hand_out(self) -> None:
         for engine, quota in zip(self._engines, self._quota.tolist(), strict=True):
             engine.num_draws = engine.drawn + quota
-            engine.issue()
 
     # --- state ------------------------------------------------------------------------------------------------------
 
@@ -192,6 +227,7 @@ class Mixture:
             "drawn": self.drawn,
             "carry": self._carry.copy(),
             "targets": self._targets.copy(),
+            "missing": self._missing.copy(),
             "plan_start": self._plan_start,
             "given": self._given.copy(),
             "quota": self._quota.copy(),
@@ -201,7 +237,7 @@ class Mixture:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Counterpart of `state_dict`."""
         self.epoch, self.block, self.drawn = int(state["epoch"]), int(state["block"]), int(state["drawn"])
-        for name in ("carry", "targets", "given", "quota"):
+        for name in ("carry", "targets", "missing", "given", "quota"):
             setattr(self, f"_{name}", np.array(state[name]))
         self._plan_start = int(state["plan_start"])
         self._build_due()
@@ -230,15 +266,16 @@ def check_sources(sources: SourceMap, shares: ShareSchedule, weights: NDArray[np
             raise ValueError(f"source {name!r} has a share of tokens, but its windows hold no target. Give it 0.")
 
 
-def mean_targets(sources: SourceMap, weights: list[NDArray[np.float32]]) -> NDArray[np.float64]:
-    """Targets that a draw holds on average per source, float64 `[S]`; 1 where nothing can be drawn."""
-    totals = [float(part.sum(dtype=np.float64)) for part in weights]
-    return np.array(
-        [
-            (sources.mean_targets(source, part, total) or 1.0) if total else 1.0
-            for source, (part, total) in enumerate(zip(weights, totals, strict=True))
-        ]
-    )
+def weighed(sources: SourceMap, weights: list[NDArray[np.float32]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Per source: Σ weight · targets that windows hold fewer than its largest, and Σ weight; float64 `[S]` each."""
+    missing = [sources.missing_targets(source, part) for source, part in enumerate(weights)]
+    return np.array(missing), np.array([float(part.sum(dtype=np.float64)) for part in weights])
+
+
+def mean_targets(sources: SourceMap, missing: NDArray[np.float64], totals: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Targets that a draw holds on average per source, of what `weighed` gives; 1 where nothing can be drawn."""
+    means = sources.largest - missing / np.where(totals > 0, totals, 1.0)
+    return np.where((totals > 0) & (means > 0), means, 1.0)
 
 
 def draw_shares(

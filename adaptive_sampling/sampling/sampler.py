@@ -20,6 +20,7 @@ from torch.utils.data import DistributedSampler
 
 from adaptive_sampling._arrays import as_array, checked_ids, checked_integer
 from adaptive_sampling._random import stable_hash
+from adaptive_sampling.errors import StateMismatchError
 from adaptive_sampling.sampling._checks import checked_length
 from adaptive_sampling.sampling._collective import all_say, connected, from_rank_zero
 from adaptive_sampling.sampling._iteration import RankShare
@@ -29,6 +30,7 @@ from adaptive_sampling.sampling.shares import ShareSchedule, SourceShares
 from adaptive_sampling.sampling.stream import Draws, DrawStream
 
 _MOST_AT_ONCE = 2**31
+_LAG = 32  # steps
 
 
 class AdaptiveSampler(DistributedSampler[Any]):
@@ -122,13 +124,18 @@ class AdaptiveSampler(DistributedSampler[Any]):
             self._num_windows, self._num_draws, draws, block, self._sources, shares, bool(stratified)
         )
         self._seed = None if seed is None else checked_integer("seed", seed, 0)
+        self._given = {
+            name: value for name, value in (("seed", self._seed), ("block_size", block_size)) if value is not None
+        }
+        identity = getattr(num_windows_or_dataset, "identity", None)
+        self._windows = identity if isinstance(identity, str) else None
         if (rank is None) != (world_size is None):
             raise ValueError(f"`rank` and `world_size` must be given together, got {rank!r} and {world_size!r}.")
         self._rank: int | None = None
         self._world: int | None = None
         if rank is not None and world_size is not None:
             self.bind(rank, world_size)
-        self._lag = 32
+        self._lag = _LAG
         self._managed = False
         self._touched = False  # weights were set, and no trainer has looked at them yet
         self._factors: NDArray[np.float32] | None = None
@@ -499,15 +506,18 @@ class AdaptiveSampler(DistributedSampler[Any]):
             "epoch": self._epoch,
             "epoch_start": self._epoch_start,
             "finished": self._finished,
+            "windows": self._windows,
             "stream": self._stream.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on exactly where `state` was taken; another world size or number of workers is fine.
 
+        Seed, block size and lag are those of the state; where others were given, a warning says so.
+
         Raises:
-            StateMismatchError: if the state is of another version, number of windows or of draws, or kind of draws, or
-                damaged; nothing is changed then.
+            StateMismatchError: if the state is of another version, number of windows or of draws, kind of draws, other
+                tokens or window settings, or damaged; nothing is changed then.
         """
         if not (isinstance(state, Mapping) and state.get("managed")):
             self.load_full_state(state)
@@ -516,10 +526,30 @@ class AdaptiveSampler(DistributedSampler[Any]):
     def load_full_state(self, state: dict[str, Any]) -> None:
         """Counterpart of `full_state`."""
         check_sampler_state(state)
+        saved = state.get("windows")
+        if None not in (saved, self._windows) and saved != self._windows:
+            raise StateMismatchError(
+                f"the saved state is of windows {saved}, this sampler of windows {self._windows}: other tokens, or "
+                "another WindowConfig. Open the store and the settings of the saved run, or start without its state."
+            )
         if self._to_share:
             self._share()
         self._meet()
         self._stream.load_state_dict(state["stream"])
+        given = self._given if self.lag == _LAG else {**self._given, "lag": self.lag}
         self._seed, self.lag = self._stream.seed, state["lag"]
         self._epoch, self._epoch_start, self._finished = state["epoch"], state["epoch_start"], state["finished"]
         self._newest += 1
+        self._say_what_is_adopted(given)
+
+    def _say_what_is_adopted(self, given: dict[str, int]) -> None:
+        """Warn of settings that were asked for and are those of a loaded state now."""
+        saved = {"seed": self._stream.seed, "block_size": self._stream.block_size, "lag": self.lag}
+        other = {name: value for name, value in given.items() if saved[name] != value}
+        if other:
+            theirs = {name: saved[name] for name in other}
+            warnings.warn(
+                f"the sampler goes on with {theirs} of the saved state, it was made with {other}. Start without the "
+                "state for an order of its own.",
+                stacklevel=4,
+            )

@@ -20,7 +20,7 @@ from adaptive_sampling.sampling._node_memory import NodeMemory
 from adaptive_sampling.sampling._seen import SeenWindows
 from adaptive_sampling.sampling._sources import SourceMap
 from adaptive_sampling.sampling._whole_state import check_stream_state
-from adaptive_sampling.sampling.mixture import Mixture, check_sources, draw_shares, mean_targets
+from adaptive_sampling.sampling.mixture import Mixture, check_sources, draw_shares, mean_targets, weighed
 from adaptive_sampling.sampling.shares import ShareSchedule
 from adaptive_sampling.sampling.sum_tree import Allocate
 from adaptive_sampling.sampling.tickets import Multinomial, Tickets
@@ -200,7 +200,7 @@ class DrawStream:
             return whole
         parts = [self._sources.gather(source, weights) for source in range(len(self._sources.names))]
         totals = np.array([part.sum(dtype=np.float64) for part in parts])
-        targets = mean_targets(self._sources, parts)
+        targets = mean_targets(self._sources, *weighed(self._sources, parts))
         shares = draw_shares(self._shares, np.array([float(self.position)]), targets)[0]
         per_weight = shares / np.where(totals > 0, totals, 1)
         sources, _ = self._sources.locate(np.arange(self.num_windows) if ids is None else ids)

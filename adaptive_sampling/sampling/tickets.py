@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from adaptive_sampling._random import keyed_generator
 from adaptive_sampling.sampling._checks import checked_weights
 from adaptive_sampling.sampling._chunks import chunks, for_each_chunk
-from adaptive_sampling.sampling._issue import Shift, award, solve_shift, split
+from adaptive_sampling.sampling._issue import MOST_TICKETS, Shift, award, solve_shift, split
 from adaptive_sampling.sampling.sum_tree import Allocate, SumTree, level_lengths, padded_size
 
 _PHASES = 1 << 20
@@ -238,6 +238,12 @@ class Tickets(_Engine):
         self._elapsed, self._since = self._now(), 0
         tickets, more = self.tickets[ids], values.astype(np.float64) - self.weights[ids]
         owed = self._balance[ids] + tickets + more * (self._claimed - self._elapsed)
+        if len(owed) and np.abs(owed).max() >= MOST_TICKETS:
+            # At the old Σweight these few claim more than tickets can count: all are issued anew at the new one.
+            self._split_balances(self._owed())
+            self.weights[ids] = values
+            self._issue_from(0.0)
+            return True
         issued, self._balance[ids] = award(*split(owed, values > 0), self._shift)
         exchanged = np.flatnonzero(issued != tickets)
         if len(exchanged):

@@ -127,8 +127,8 @@ class WeightPolicy:
         priors: Any = None,
         floor: float = 0.1,
         cap: float | Schedule = 4.0,
-        warmup: float | int = 0.05,
-        cooldown: float | int = 0.1,
+        warmup: int | float = 0.05,
+        cooldown: int | float = 0.1,
         normalize_every: int = 20,
         importance: float | Schedule = 0.0,
         scarcity_measure: ScarcityMeasure = "density",
@@ -279,6 +279,11 @@ class WeightPolicy:
     def needs(self) -> tuple[str, ...]:
         """What has to be captured of each window, see `Signal`: names of the values that `update` takes."""
         return self._signal.needs
+
+    @property
+    def signal_name(self) -> str:
+        """Name of the signal."""
+        return self._signal.name
 
     def update(
         self, ids: Any, values: Any, step: int | None = None, *, seconds_per_step: float | None = None

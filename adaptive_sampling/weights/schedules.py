@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-Position = float | int
+Position = int | float  # in this order, so that a step of a configuration file stays one
 
 
 def step_of(position: Position, total_steps: int | None) -> int:
@@ -46,7 +46,6 @@ def checked_position(name: str, value: Any) -> Position:
     )
 
 
-@dataclass(frozen=True)
 class Schedule:
     """A number that follows the training; the kinds are `Constant`, `Linear`, `Cosine` and `Piecewise`."""
 

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
+from adaptive_sampling._random import stable_hash
 from adaptive_sampling.corpus import TokenStore
 from adaptive_sampling.corpus._extras import MissingExtraError
 from adaptive_sampling.windows._buffers import Buffers
@@ -130,6 +131,15 @@ class WindowDataset(Dataset[dict[str, torch.Tensor]]):
             "each epoch, so a weight learned for an id would soon be that of other text. Use random_offset or "
             "eos_dropout, which leave a window in its place."
         )
+
+    @property
+    def identity(self) -> str:
+        """The tokens, by a checksum of what the store's metadata says of its files, and the window settings.
+
+        Samplers keep it in their state: an order of ids means nothing for other windows.
+        """
+        metadata = (self.store.path / "metadata.json").read_text(encoding="utf-8")
+        return f"of store {stable_hash(metadata) % 16**12:012x} with {self.config!r}"
 
     @property
     def seq_len(self) -> int:

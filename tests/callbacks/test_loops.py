@@ -493,3 +493,40 @@ def test_a_manual_step_that_shows_nothing_is_an_error_though_it_returns_none(tmp
     module.training_step = lambda batch, batch_idx: None
     with pytest.raises(MisconfigurationException, match="none was seen"):
         make_trainer(tmp_path, callback, max_epochs=1).fit(module, loader)
+
+
+class Silent(Bigram):
+    def training_step(self, batch, batch_idx):
+        return None
+
+
+@pytest.mark.parametrize("update_every", [2, 50])
+@pytest.mark.filterwarnings("ignore:.*training_step.* returned .None.*", "ignore:no learned weight can count")
+def test_a_training_that_shows_no_loss_goes_on_and_is_told_so_once(tmp_path, update_every):
+    _, loader, callback = make_parts(update_every=update_every)
+    with pytest.warns(UserWarning, match=r"0 window losses were recorded in \d+ steps.*per_sample_loss") as told:
+        make_trainer(tmp_path, callback, max_epochs=2).fit(Silent(), loader)
+    assert sum("0 window losses" in str(one.message) for one in told) == 1
+    assert (callback.num_steps, callback.num_observations) == (24, 0)
+
+
+class TurningNegative(Bigram):
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        losses = torch.tensor(self.losses[-len(batch["window_id"]) :])
+        return {"loss": loss, "per_sample_loss": losses if self.global_step < 7 else -losses}
+
+
+def test_losses_that_turn_negative_are_left_out_and_training_goes_on(tmp_path):
+    _, loader, callback = make_parts()
+    with pytest.warns(UserWarning, match="were not finite, or negative, and are left out"):
+        make_trainer(tmp_path, callback, max_epochs=2).fit(TurningNegative(), loader)
+    assert callback.num_steps == 24
+    assert callback.policy.dropped == 17 * 4
+    assert (callback.policy.visits > 0).sum() == 7 * 4
+
+
+def test_two_callbacks_with_losses_of_their_own_keep_apart(tmp_path):
+    one, two = (AdaptiveSampling(loss_key=key) for key in ("of_one", "of_two"))
+    assert len({one.state_key, two.state_key, AdaptiveSampling().state_key}) == 3
+    make_trainer(tmp_path, one, two)

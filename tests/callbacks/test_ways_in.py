@@ -55,7 +55,11 @@ def test_a_yaml_file_names_callback_policy_and_monitor(tmp_path):
                 update_every: 3
                 policy:
                   class_path: adaptive_sampling.WeightPolicy
-                  init_args: {{power: 2.0, warmup: 0, cooldown: 0}}
+                  init_args:
+                    power: 2.0
+                    warmup: 3
+                    cooldown: 0
+                    cap: {{class_path: adaptive_sampling.weights.Linear, init_args: {{start: 2.0, stop: 4.0, end: 8}}}}
             - class_path: adaptive_sampling.callbacks.SamplingMonitor
               init_args: {{every_n_steps: 5}}
         data: {{batch_size: 6}}
@@ -71,7 +75,18 @@ def test_a_yaml_file_names_callback_policy_and_monitor(tmp_path):
     callback = next(c for c in cli.trainer.callbacks if isinstance(c, AdaptiveSampling))
     assert callback.num_steps == 16
     assert callback.num_observations == 15 * 6
-    assert callback.policy.settings.power.at(0, 1) == 2.0
+    settings = callback.policy.settings
+    assert settings.power.at(0, 1) == 2.0
+    assert (type(settings.warmup), settings.warmup) == (int, 3)  # steps, no fraction
+    assert settings.cap.at(4, None) == 3.0
+
+
+def test_a_number_on_the_command_line_is_the_place_of_ids():
+    jsonargparse = pytest.importorskip("jsonargparse", reason="jsonargparse is not installed")
+    parser = jsonargparse.ArgumentParser()
+    parser.add_class_arguments(AdaptiveSampling, "callback")
+    assert parser.parse_args(["--callback.id_key=-1"]).callback.id_key == -1
+    assert parser.parse_args(["--callback.id_key=place"]).callback.id_key == "place"
 
 
 def test_callback_is_copied_and_pickled_before_and_after_fit(tmp_path):

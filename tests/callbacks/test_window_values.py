@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
@@ -58,3 +59,33 @@ def test_a_tuple_that_is_wrapped_already_needs_the_place_of_its_ids(key):
     with pytest.raises(MisconfigurationException, match=r"a tuple of 3 entries.*`id_key=-1` is the last"):
         window_ids(batch, key)
     assert window_ids(batch, -1).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "ids", [[3, 1, 2], np.array([3, 1, 2]), torch.tensor([[3], [1], [2]]), torch.tensor([3, 1, 2], dtype=torch.int32)]
+)
+def test_ids_come_in_any_form_that_has_one_integer_per_window(ids):
+    assert window_ids({"window_id": ids}, "window_id").tolist() == [3, 1, 2]
+    assert window_ids(SimpleNamespace(window_id=ids), "window_id").tolist() == [3, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("ids", "got"),
+    [
+        (torch.ones(4), r"float32 of shape \(4,\)"),
+        (torch.ones(4, 2).long(), r"int64 of shape \(4, 2\)"),
+        (torch.ones(4).bool(), r"bool of shape \(4,\)"),
+        (["a", "b"], "list"),
+    ],
+)
+def test_other_ids_are_a_question_that_names_type_and_shape(ids, got):
+    with pytest.raises(MisconfigurationException, match=rf"one integer per window.*got .*{got}.*with_ids"):
+        window_ids({"window_id": ids}, "window_id")
+
+
+def test_negative_losses_are_refused_at_the_first_batch_alone():
+    values = WindowValues(("loss",), "per_sample_loss", -1e-4)
+    with pytest.raises(MisconfigurationException, match=r"must not be negative.*got -2\.0.*'per_sample_loss'.*record"):
+        values.read(StepWatch(), {"per_sample_loss": torch.tensor([1.0, -2.0])}, 2)
+    assert values.read(StepWatch(), {"per_sample_loss": torch.tensor([1.0, -1e-6])}, 2) is not None
+    assert values.read(StepWatch(), {"per_sample_loss": torch.tensor([1.0, -2.0])}, 2) is not None

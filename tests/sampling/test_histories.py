@@ -47,7 +47,7 @@ def through_a_file(sampler, **settings):
     file = io.BytesIO()
     torch.save(sampler.state_dict(), file)
     file.seek(0)
-    resumed = AdaptiveSampler(SIZE, seed=99, **settings)
+    resumed = AdaptiveSampler(SIZE, **settings)
     resumed.load_state_dict(torch.load(file, weights_only=True))
     return resumed
 

@@ -309,3 +309,65 @@ def test_source_map_finds_its_way_back(monkeypatch):
         out = np.zeros(27)
         mapping.scatter(source, mapping.gather(source, ids * 2.0), out)
         assert out[mine].tolist() == (mine * 2.0).tolist()
+
+
+class UnequalWindows:
+    """Two sources of 200 windows: of 8 and 2 targets in turn, and of 4."""
+
+    source_names = ("a", "b")
+    of = np.repeat([0, 1], 200)
+    targets = np.where(of == 1, 4, np.tile([8, 2], 200))
+
+    def __len__(self):
+        return 400
+
+    def sources(self, ids):
+        return self.of[ids]
+
+    def valid_targets(self, ids):
+        return self.targets[ids]
+
+
+@pytest.mark.parametrize("draws", ["systematic", "multinomial"])
+def test_shares_of_tokens_hold_when_a_few_weights_change_the_mean_length(draws):
+    windows = UnequalWindows()
+
+    def make():
+        return AdaptiveSampler(windows, num_draws=20_000, draws=draws, seed=1, source_shares={"a": 0.5, "b": 0.5})
+
+    sampler = make()
+    sampler.draw(2000)
+    sampler.update_weights(np.arange(0, 200, 2), np.full(100, 0.01))
+    state = sampler.state_dict()
+    drawn = sampler.draw(10_000)
+    tokens = np.bincount(windows.of[drawn], windows.targets[drawn])
+    assert tokens[0] / tokens.sum() == pytest.approx(0.5, abs=0.005)
+    assert (windows.of[drawn] == 0).mean() == pytest.approx(sampler.probabilities()[:200].sum(), abs=0.001)
+    sampler.update_weights([1, 5], [3.0, 0.5])
+    resumed = make()
+    resumed.load_state_dict(state)
+    assert resumed.draw(10_000).tolist() == drawn.tolist()
+    resumed.update_weights([1, 5], [3.0, 0.5])
+    assert resumed.draw(12_000).tolist() == sampler.draw(12_000).tolist()
+
+
+@pytest.mark.parametrize(
+    ("shares", "batch"),
+    [([0.6, 0.28, 0.12], 7), ([0.1] * 10, 8), ([0.1] * 10, 32), ([0.3, 0.2, 0.1, 0.1, 0.1, *[0.05] * 4], 7)],
+)
+def test_stratified_batches_hold_each_share_rounded_down_or_up(shares, batch):
+    sources = np.repeat(np.arange(len(shares)), 50)
+    sampler = AdaptiveSampler(
+        len(sources),
+        num_draws=60 * batch,
+        seed=3,
+        block_size=batch,
+        stratified=True,
+        sources=sources,
+        source_shares=dict(enumerate(shares)),
+    )
+    batches = sources[np.array(list(sampler))].reshape(-1, batch)
+    counts = np.array([np.bincount(row, minlength=len(shares)) for row in batches])
+    due = np.array(shares) * batch
+    assert np.abs(counts - due)[:-1].max() < 1 - 1e-9
+    assert np.abs(np.cumsum(counts - due, 0)).max() < 1

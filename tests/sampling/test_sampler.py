@@ -1,10 +1,12 @@
 import pickle
+import shutil
 
 import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+import adaptive_sampling as ads
 from adaptive_sampling import AdaptiveSampler, StateMismatchError
 
 
@@ -253,13 +255,42 @@ def test_state_is_translated_to_another_world_size():
     iterators = [iter(s) for s in two]
     head = [next(it) for _ in range(3) for it in iterators]
     tail = []
-    three = [AdaptiveSampler(24, seed=9, rank=r, world_size=3) for r in range(3)]
+    three = [AdaptiveSampler(24, rank=r, world_size=3) for r in range(3)]
     for sampler in three:
         sampler.load_state_dict(two[0].state_dict())
         tail.append(list(sampler))
     got = head + np.array(tail).T.ravel().tolist()
     assert got == AdaptiveSampler(24, seed=0).draw(24).tolist()
     assert len(three[0]) == 8
+
+
+def test_settings_that_a_state_overrules_are_named():
+    state = AdaptiveSampler(10, seed=0, block_size=2).state_dict()
+    other = AdaptiveSampler(10, seed=7, block_size=2)
+    other.lag = 5
+    with pytest.warns(UserWarning, match=r"goes on with \{'seed': 0, 'lag': 32\} .* made with \{'seed': 7, 'lag': 5\}"):
+        other.load_state_dict(state)
+    assert other.draw(10).tolist() == AdaptiveSampler(10, seed=0, block_size=2).draw(10).tolist()
+    AdaptiveSampler(10).load_state_dict(state)  # nothing was asked for
+
+
+def test_a_state_of_other_windows_is_refused(tmp_path):
+    def windows(name, token, seq_len):
+        store = ads.TokenStore.write(tmp_path / name, [[token] * (10 * seq_len + 1)], vocab_size=9, eos_id=0)
+        return ads.WindowDataset(store, ads.WindowConfig(seq_len, pack="concat"))
+
+    one, tokens, settings = windows("one", 1, 4), windows("tokens", 2, 4), windows("settings", 1, 8)
+    copied = ads.WindowDataset(ads.TokenStore.open(shutil.copytree(tmp_path / "one", tmp_path / "copy")), one.config)
+    state = AdaptiveSampler(one, seed=0).state_dict()
+    assert {len(one), len(tokens), len(settings)} == {len(one)}
+    for other in (tokens, settings):
+        sampler = AdaptiveSampler(other, seed=0)
+        order = AdaptiveSampler(other, seed=0).draw(8).tolist()
+        with pytest.raises(StateMismatchError, match=r"of store .*WindowConfig.*of store .*without its state"):
+            sampler.load_state_dict(state)
+        assert sampler.draw(8).tolist() == order
+    AdaptiveSampler(copied, seed=0).load_state_dict(state)
+    AdaptiveSampler(len(one), seed=0).load_state_dict(state)  # knows nothing of its windows
 
 
 def test_state_of_another_sampler_is_refused_with_both_values():
@@ -377,7 +408,7 @@ def test_managed_sampler_hands_out_again_what_was_not_trained_on():
     iterator = iter(sampler)
     assert [next(iterator) for _ in range(8)] == order[:8]
     sampler.consume(3)
-    resumed = AdaptiveSampler(12, seed=5)
+    resumed = AdaptiveSampler(12)
     resumed.manage()
     resumed.load_full_state(sampler.full_state())
     assert list(resumed) == order[3:12]

@@ -217,3 +217,22 @@ def test_the_running_sum_of_weights_follows_changes_and_survives_cancellation():
         ids = rng.choice(500, 20, replace=False)
         engine.update_weights(ids, rng.gamma(0.5, size=20).astype(np.float32))
         assert engine.total_weight == pytest.approx(engine.weights.sum(dtype=np.float64), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("size", "num_draws", "before", "after"),
+    [(100, 10**6, 1, 1e6), (1000, 1000, 1, 1e10), (1000, 10**5, 1, 1e8), (4, 4000, 1, 1e7), (1000, 5000, 1e-8, 100.0)],
+)
+def test_a_window_that_becomes_heavier_than_all_others_is_drawn_as_often_as_that(size, num_draws, before, after):
+    engine = Tickets(np.full(size, before, np.float32), num_draws=num_draws, seed=0)
+    engine.next_block(num_draws // 100)
+    heavy = np.array([size - 1])
+    engine.update_weights(heavy, np.array([after], np.float32))
+    share = after / (after + before * (size - 1))
+    drawn = np.count_nonzero(engine.next_block(num_draws // 2) == heavy)
+    assert drawn == pytest.approx(share * (num_draws // 2), abs=3 * np.sqrt(num_draws * share * (1 - share)) + 2)
+    # Nor is it held back once it is light again.
+    engine.set_weights(np.ones(size, np.float32))
+    engine.start_epoch(1)
+    counts = sum(np.bincount(engine.next_block(num_draws), minlength=size) for _ in range(4))
+    assert counts[heavy[0]] == pytest.approx(4 * num_draws / size, abs=2.5)

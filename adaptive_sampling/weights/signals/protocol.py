@@ -117,7 +117,7 @@ def not_negative(name: str, ids: NDArray[np.int64], values: Floats) -> Floats:
     Raises:
         ValueError: naming the first window whose value is negative.
     """
-    bad = values < -_ROUNDING
+    bad = values < -ROUNDING
     if bad.any():
         first = int(bad.argmax())
         raise ValueError(
@@ -128,4 +128,4 @@ def not_negative(name: str, ids: NDArray[np.int64], values: Floats) -> Floats:
 
 
 # Rounding lets a loss of 0 come out this far below 0.
-_ROUNDING = 1e-4
+ROUNDING = 1e-4
