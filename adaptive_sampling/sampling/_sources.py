@@ -134,7 +134,11 @@ def source_map(dataset: Any, num_windows: int, sources: Any = None) -> SourceMap
             raise ValueError(f"`sources` must have length {num_windows}, got {len(array)}. Give one per window.")
         if array.dtype.kind not in "iuUSO":
             raise TypeError(f"`sources` must be integers or strings, got dtype {array.dtype}.")
-        unique, index = np.unique(array, return_inverse=True)
+        try:
+            unique, index = np.unique(array, return_inverse=True)
+        except TypeError:
+            kinds = sorted({type(name).__name__ for name in array.tolist()})
+            raise TypeError(f"`sources` must be integers or strings throughout, got {', '.join(kinds)}.") from None
         names = unique.tolist()
 
         def read(ids: Int64) -> Int64:

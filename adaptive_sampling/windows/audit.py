@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_sampling._arrays import checked_integer
 from adaptive_sampling.windows._audit_warnings import audit_warnings
 from adaptive_sampling.windows._tokens import plain_tokens
 from adaptive_sampling.windows.dataset import WindowDataset
@@ -132,12 +133,13 @@ def audit(dataset: WindowDataset, *, batch_size: int = 32, digits: Any = None) -
 
     Raises:
         TypeError: for another dataset.
-        ValueError: for `digits` of another length than the vocabulary.
+        ValueError: for `digits` of another length than the vocabulary, or a batch of no window.
 
     Cost: O(windows + tokens) time; 17 bytes per token and 16 per document of memory.
     """
     if not isinstance(dataset, WindowDataset):
         raise TypeError(f"`dataset` must be a WindowDataset, got {dataset!r}. Audit it before wrapping it.")
+    batch_size = checked_integer("batch_size", batch_size, 1)
     store = dataset.store
     changes = np.zeros(store.num_tokens + 1, np.int64)
     windows_of = np.zeros(store.num_documents, np.int64)

@@ -33,7 +33,8 @@ def bucket_of(lengths: Any, boundaries: Any) -> Int64:
         int64 [B].
 
     Raises:
-        ValueError: if the boundaries do not rise.
+        ValueError: if the boundaries do not rise, or naming the first negative length.
+        TypeError: if lengths are no integers.
 
     Example:
         >>> bucket_of([1, 7, 8, 9, 16, 17], [8, 16, 32]).tolist()
@@ -42,7 +43,28 @@ def bucket_of(lengths: Any, boundaries: Any) -> Int64:
     edges = as_array("boundaries", boundaries)
     if len(edges) > 1 and not (np.diff(edges) > 0).all():
         raise ValueError(f"`boundaries` must rise, got {edges.tolist()}. Sort them and drop repeats.")
-    return np.searchsorted(edges, as_array("lengths", lengths), side="left").astype(np.int64)
+    return np.searchsorted(edges, _checked_lengths(lengths), side="left").astype(np.int64)
+
+
+def _checked_lengths(lengths: Any) -> Int64:
+    """int64 [N].
+
+    Raises:
+        TypeError: if they are no integers.
+        ValueError: naming the first that is negative.
+    """
+    array = as_array("lengths", lengths)
+    if len(array) and array.dtype.kind not in "iu":
+        raise TypeError(
+            f"`lengths` must be integers, got dtype {array.dtype}, first {array[:1].tolist()[0]!r}. "
+            "Give dataset.valid_targets()."
+        )
+    if len(array) and array.min() < 0:
+        first = int((array < 0).argmax())
+        raise ValueError(
+            f"`lengths` must not be negative, got {int(array[first])} for window {first}. Give dataset.valid_targets()."
+        )
+    return array.astype(np.int64)
 
 
 def padding_share(lengths: Any, batches: Sequence[Any]) -> float:
@@ -101,7 +123,7 @@ class LengthBucketBatchSampler(BatchSampler):
         seed: int = 0,
     ) -> None:
         super().__init__(sampler, checked_integer("batch_size", batch_size, 1), bool(drop_last))
-        self.lengths = as_array("lengths", lengths).astype(np.int64)
+        self.lengths = _checked_lengths(lengths)
         longest = int(self.lengths.max(initial=1))
         edges = np.unique(-(-longest * np.arange(1, 9) // 8)) if boundaries is None else boundaries
         self._buckets = bucket_of(self.lengths, edges).astype(np.int64)

@@ -26,6 +26,7 @@ _NAMES = (
 )
 
 
+_REAL = (int, float, np.integer, np.floating)
 _TABLE = re.compile(r"(^|[._])(wpe|positions?|pos(ition)?(al)?_emb\w*)$")
 
 
@@ -77,11 +78,15 @@ class ContextCurriculum:
     ) -> None:
         if not isinstance(config, WindowConfig):
             raise TypeError(f"`config` must be a WindowConfig, got {config!r}. Use WindowConfig(seq_len).")
-        if not stages or any(not isinstance(stage, (tuple, list)) or len(stage) != 3 for stage in stages):
+        if (
+            not isinstance(stages, (tuple, list))
+            or not stages
+            or any(not isinstance(stage, (tuple, list)) or len(stage) != 3 for stage in stages)
+        ):
             raise ValueError(f"`stages` must be (fraction, seq_len, stride) each, got {stages!r}. Give at least one.")
-        fractions = [fraction for fraction, _, _ in stages]
+        fractions: list[Any] = [fraction for fraction, _, _ in stages]
         for fraction in fractions:
-            if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not 0 < fraction <= 1:
+            if isinstance(fraction, bool) or not isinstance(fraction, _REAL) or not 0 < fraction <= 1:
                 raise ValueError(f"`stages` must have fractions above 0 and at most 1, got {fraction!r}.")
         if abs(sum(fractions) - 1) > 1e-9:
             raise ValueError(f"`stages` must have fractions that sum to 1, got {sum(fractions)!r} from {fractions}.")
@@ -107,7 +112,7 @@ class ContextCurriculum:
         Raises:
             ValueError: if `fraction` is not in [0, 1].
         """
-        if not 0 <= fraction <= 1:
+        if not isinstance(fraction, _REAL) or not 0 <= fraction <= 1:
             raise ValueError(f"`fraction` must be from 0 to 1, got {fraction!r}. Divide the step by all steps.")
         return next((stage for stage in self.stages if fraction < stage.end), self.stages[-1])
 

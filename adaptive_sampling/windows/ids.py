@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, IterableDataset
 
 from adaptive_sampling.windows._ids import checked_id, checked_ids
 
@@ -72,7 +72,9 @@ def with_ids(dataset: Any, key: str = "window_id") -> Dataset[Any]:
         >>> with_ids([{"x": 5}, {"x": 6}])[1]
         {'x': 6, 'window_id': 1}
     """
-    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+    # torch's IterableDataset inherits a __getitem__ that only raises.
+    iterable = isinstance(dataset, IterableDataset)
+    if iterable or not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
         raise TypeError(
             f"`dataset` must be map-style, with __len__ and __getitem__, got {type(dataset).__name__}. "
             "An iterable dataset has no indices to weigh."

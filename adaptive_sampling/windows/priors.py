@@ -168,7 +168,14 @@ def batch_prior(
     size = max(1, _BATCH_TOKENS // dataset.seq_len)
     for start in range(0, len(dataset), size):
         ids = np.arange(start, min(start + size, len(dataset)))
-        values = np.asarray(function(dataset.read(ids)), dtype=np.float64)
+        returned = function(dataset.read(ids))
+        try:
+            values = np.asarray(returned, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"prior {name!r} must return one number per window, got {type(returned).__name__} ({error}) for "
+                f"windows {ids[0]} to {ids[-1]}."
+            ) from None
         if values.shape != ids.shape:
             raise ValueError(f"prior {name!r} must return shape {ids.shape}, got {values.shape}. One value per window.")
         bad = ~(np.isfinite(values) & (values >= 0))

@@ -311,6 +311,11 @@ def test_source_map_finds_its_way_back(monkeypatch):
         assert out[mine].tolist() == (mine * 2.0).tolist()
 
 
+def test_sources_of_several_kinds_are_refused():
+    with pytest.raises(TypeError, match="`sources` must be integers or strings throughout, got NoneType, str"):
+        AdaptiveSampler(3, source_shares={"a": 1}, sources=["a", None, "a"])
+
+
 class UnequalWindows:
     """Two sources of 200 windows: of 8 and 2 targets in turn, and of 4."""
 

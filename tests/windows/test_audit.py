@@ -68,9 +68,13 @@ def test_audit_of_nothing(write_store):
     assert found.format()
 
 
-def test_audit_refuses_other_datasets():
+def test_audit_refuses_other_datasets_and_batches_of_nothing(write_store):
     with pytest.raises(TypeError, match="WindowDataset"):
         audit([1, 2])
+    with pytest.raises(ValueError, match="`batch_size` must be at least 1, got 0"):
+        audit(make(write_store([1] * 9), 4), batch_size=0)
+    with pytest.raises(TypeError, match=r"`batch_size` must be an integer, got 1\.5"):
+        audit(make(write_store([1] * 9), 4), batch_size=1.5)
 
 
 @settings(max_examples=80, deadline=None)

@@ -82,3 +82,10 @@ def test_bad_buckets_are_refused():
         LengthBucketBatchSampler([0], 1, lengths=[1], block_batches=0)
     with pytest.raises(IndexError, match="`lengths` must have an entry for every id, got 1 and id 5"):
         list(LengthBucketBatchSampler([5], 1, lengths=[1]))
+    for lengths in ([1.5, float("nan"), 2.0], ["a"]):
+        with pytest.raises(TypeError, match="`lengths` must be integers"):
+            LengthBucketBatchSampler(range(3), 2, lengths=lengths)
+        with pytest.raises(TypeError, match="`lengths` must be integers"):
+            bucket_of(lengths, [8])
+    with pytest.raises(ValueError, match="`lengths` must not be negative, got -1 for window 2"):
+        LengthBucketBatchSampler(range(3), 2, lengths=[1, 2, -1])

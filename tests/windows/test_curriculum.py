@@ -18,6 +18,10 @@ def test_stages_follow_their_fractions(write_store):
     assert curriculum.stages[1].dataset.config.tail == "cover"
     with pytest.raises(ValueError, match=r"`fraction` must be from 0 to 1, got 1\.5"):
         curriculum.at(1.5)
+    with pytest.raises(ValueError, match="`fraction` must be from 0 to 1, got 'a'"):
+        curriculum.at("a")
+    halves = [(np.float32(0.5), 4, None), (np.float64(0.5), 16, None)]
+    assert [stage.end for stage in ContextCurriculum(store, WindowConfig(1), halves)] == [0.5, 1]
 
 
 def test_weights_are_carried_to_the_next_stage(write_store):
@@ -32,6 +36,7 @@ def test_weights_are_carried_to_the_next_stage(write_store):
     ("stages", "message"),
     [
         ([], "at least one"),
+        (8, "must be .* got 8"),
         ([(1.0, 4)], "must be"),
         ([(0.5, 4, None)], "sum to 1, got 0.5"),
         ([(0.0, 4, None), (1.0, 4, None)], "above 0 and at most 1, got 0.0"),

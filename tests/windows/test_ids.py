@@ -4,7 +4,7 @@ from collections import namedtuple
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from adaptive_sampling.windows import WindowConfig, WindowDataset, with_ids
 
@@ -86,3 +86,15 @@ def test_with_ids_refuses_what_is_not_map_style():
         with_ids(x for x in range(3))
     with pytest.raises(ValueError, match="`key` must be a name, got ''"):
         with_ids([1], key="")
+
+
+def test_with_ids_refuses_an_iterable_dataset_that_has_a_length():
+    class Stream(IterableDataset):
+        def __len__(self):
+            return 3
+
+        def __iter__(self):
+            return iter(range(3))
+
+    with pytest.raises(TypeError, match=r"map-style.*Stream.*no indices to weigh"):
+        with_ids(Stream())
