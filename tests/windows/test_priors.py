@@ -138,7 +138,9 @@ def test_a_function_that_gives_no_factor_is_named_with_the_window(write_store, v
         batch_prior(dataset, odd)
     with pytest.raises(ValueError, match=r"must return shape \(2,\), got \(1,\)"):
         batch_prior(dataset, lambda batch: [1.0])
-    with pytest.raises(ValueError, match=r"prior 'words' must return one number per window, got list .* windows 0 to 1"):
+    with pytest.raises(
+        ValueError, match=r"prior 'words' must return one number per window, got list .* windows 0 to 1"
+    ):
         batch_prior(dataset, lambda batch: ["a", "b"], name="words")
 
 
