@@ -129,6 +129,7 @@ class AdaptiveSampler(DistributedSampler[Any]):
         }
         identity = getattr(num_windows_or_dataset, "identity", None)
         self._windows = identity if isinstance(identity, str) else None
+        self._weights_error = getattr(num_windows_or_dataset, "adaptive_weights_error", None)
         if (rank is None) != (world_size is None):
             raise ValueError(f"`rank` and `world_size` must be given together, got {rank!r} and {world_size!r}.")
         self._rank: int | None = None
@@ -294,8 +295,10 @@ class AdaptiveSampler(DistributedSampler[Any]):
             weights: `[N]`, finite, not negative, not all zero; stored in float32 as given, never normalised.
 
         Raises:
-            ValueError, TypeError: naming the first offending window; the old weights stay.
+            ValueError, TypeError: naming the first offending window; the old weights stay. Also if the dataset moves
+                text between window ids.
         """
+        self._check_windows_stay()
         self._stream.set_weights(weights)
         self._touched = True
 
@@ -309,8 +312,13 @@ class AdaptiveSampler(DistributedSampler[Any]):
         Raises:
             ValueError, TypeError: naming the first offending id and value; the old weights stay.
         """
+        self._check_windows_stay()
         self._stream.update_weights(ids, values)
         self._touched = True
+
+    def _check_windows_stay(self) -> None:
+        if self._weights_error is not None:
+            raise ValueError(self._weights_error)
 
     def schedule_weights(self, position: int, ids: Any, values: Any) -> None:
         """Let new weights count from the first block that starts at or behind stream `position`.

@@ -4,6 +4,7 @@ import warnings
 import numpy as np
 import pytest
 
+from adaptive_sampling import AdaptiveSampler
 from adaptive_sampling.windows import WindowConfig, WindowDataset
 
 
@@ -82,6 +83,14 @@ def test_moving_text_is_no_ground_for_weights_and_says_why(write_store):
     moving = WindowDataset(store, WindowConfig(4, pack="concat", reshuffle_documents=True))
     assert "`reshuffle_documents` must be False with adaptive weights, got True" in moving.adaptive_weights_error
     assert "moves text between window ids" in moving.adaptive_weights_error
+    sampler = AdaptiveSampler(moving, seed=0)
+    for change in (
+        lambda: sampler.set_weights(np.arange(1, 1 + len(moving))),
+        lambda: sampler.update_weights([0], [2]),
+    ):
+        with pytest.raises(ValueError, match="`reshuffle_documents` must be False with adaptive weights"):
+            change()
+    assert sorted(sampler.draw(len(moving)).tolist()) == list(range(len(moving)))
     still = WindowConfig(4, pack="concat", eos_dropout=0.5, random_offset=True)
     assert WindowDataset(store, still).adaptive_weights_error is None
 
