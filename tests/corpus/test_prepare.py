@@ -311,6 +311,38 @@ def test_prepare_splits_by_files_and_keeps_sets_together(tmp_path):
         prepare(sources, tmp_path / "two", vocab_size=280, validation_files=[])
 
 
+def test_prepare_holds_files_out_however_their_path_is_written(tmp_path, monkeypatch):
+    sources = write_sources(tmp_path / "in")
+    (tmp_path / "link").symlink_to(tmp_path / "in")
+    monkeypatch.chdir(tmp_path)
+    listed = ["./in/t00.txt", f"{tmp_path}/in/../in/t01.txt", "link/t02.txt", "in//t0[5]*"]
+    relative = Source("books", "in/*.txt")
+    prepare([relative, sources[1]], tmp_path / "out", vocab_size=280, validation_files=listed)
+    rows = read_manifest(tmp_path / "out" / "manifest.parquet")
+    assert [row.key for row in rows if row.split == "validation"] == [f"in/t0{n}.txt" for n in (0, 1, 2, 5)]
+
+
+def test_prepare_names_every_held_out_file_that_no_source_has(tmp_path):
+    sources = write_sources(tmp_path / "in")
+    (tmp_path / "other.txt").write_text("on disk, in no source")
+    listed = [f"{tmp_path}/in/t00.txt", f"{tmp_path}/other.txt", f"{tmp_path}/o*.txt", "nowhere"]
+    with pytest.raises(
+        ValueError, match=r"`validation_files`.*got '\S*/other\.txt', '\S*o\*\.txt', 'nowhere', which match "
+    ):
+        prepare(sources, tmp_path / "out", vocab_size=280, validation_files=listed)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif(sys.platform in ("darwin", "win32"), reason="names of files are Unicode there")
+def test_prepare_leaves_out_a_file_whose_name_is_not_utf8(tmp_path):
+    sources = write_sources(tmp_path / "in")
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/in/x\xff.txt")).write_text("text")
+    prepare(sources, tmp_path / "out", **SETTINGS)
+    (row,) = [row for row in read_manifest(tmp_path / "out" / "manifest.parquet") if "xff" in row.key]
+    assert (row.path, row.kept) == (f"{tmp_path}/in/x\\xff.txt", False)
+    assert "is not UTF-8: rename it" in row.reason
+
+
 def test_prepare_splits_oversized_documents_at_paragraphs(tmp_path):
     sources = write_sources(tmp_path / "in")[:1]
     settings = {**SETTINGS, "tokenizer": "bytes", "validation_fraction": 0.0, "shard_bytes": 1500}
