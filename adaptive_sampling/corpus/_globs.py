@@ -56,10 +56,14 @@ def _walk(folder: str, parts: list[str], inside: tuple[tuple[int, int], ...]) ->
             return
         inside = (*inside, (here.st_dev, here.st_ino))
         for entry in _entries(folder):
-            if entry.name.startswith(".") or not entry.is_dir():
-                continue
             path = folder + entry.name
-            status = os.stat(path)
+            # os.path.isdir: of a link in a circle entry.is_dir() raises.
+            if entry.name.startswith(".") or not os.path.isdir(path):
+                continue
+            try:
+                status = os.stat(path)
+            except OSError:
+                continue
             if (status.st_dev, status.st_ino) in inside:
                 yield path, "directory loop: the link leads to a folder that it lies in"
             else:

@@ -94,10 +94,13 @@ class Source:
                 "Check the path, and quote the pattern so that the shell leaves it alone."
             )
         units = [unit for path in found.files for unit in self._units_of(path)]
-        units += [Unit(path, "fault", 0, 0, 0, 0, reason) for path, reason in found.faults]
+        units += [_fault_unit(path, reason) for path, reason in found.faults]
         return sorted(units, key=lambda unit: (unit.path, unit.first))
 
     def _units_of(self, path: str) -> Iterator[Unit]:
+        if not _is_unicode(path):
+            yield _fault_unit(path, "the name of the file, or of a folder above it, is not UTF-8: rename it")
+            return
         lower = path.lower()
         kind: UnitFormat = next((kind for suffix, kind in _SUFFIXES.items() if lower.endswith(suffix)), "text")
         try:
@@ -109,7 +112,7 @@ class Source:
             else:
                 yield Unit(path, kind, 0, size, 1, size)
         except OSError as error:
-            yield Unit(path, "fault", 0, 0, 0, 0, f"unreadable: {error.strerror or error}")
+            yield _fault_unit(path, f"unreadable: {error.strerror or error}")
 
     def _row_groups(self, path: str, size: int) -> Iterator[Unit]:
         parquet = require("pyarrow.parquet", "to read Parquet")
@@ -117,7 +120,7 @@ class Source:
         try:
             metadata = parquet.read_metadata(path)
         except (arrow.ArrowInvalid, OSError):
-            yield Unit(path, "fault", 0, 0, 0, 0, "not a Parquet file, or cut off")
+            yield _fault_unit(path, "not a Parquet file, or cut off")
             return
         self.check_column(path, metadata.schema.to_arrow_schema())
         first = 0
@@ -180,6 +183,20 @@ class Unit:
     first: int
     size: int
     reason: str = ""
+
+
+def _fault_unit(path: str, reason: str) -> Unit:
+    """A file of which there is nothing to read; what of its name is not UTF-8 is shown escaped."""
+    shown = path if _is_unicode(path) else os.fsencode(path).decode("utf-8", "backslashreplace")
+    return Unit(shown, "fault", 0, 0, 0, 0, reason)
+
+
+def _is_unicode(path: str) -> bool:
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _line_pieces(path: str, size: int) -> Iterator[Unit]:

@@ -1,6 +1,7 @@
 import gzip
 import json
 import os
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -234,6 +235,31 @@ def test_find_files_walks_a_loop_once_and_reports_it(tmp_path):
     loops = [path for path, reason in result.faults if reason.startswith("directory loop")]
     assert loops == [f"{tmp_path}/a/b/up", f"{tmp_path}/c/up/b"]
     assert (f"{tmp_path}/a/gone.txt", "unreadable: a link to nothing, or in a circle") in result.faults
+
+
+@pytest.mark.parametrize("pattern", ["*", "**", "**/*", "sub/*"])
+def test_find_files_reports_a_link_to_itself_and_goes_on(tmp_path, pattern):
+    (tmp_path / "sub").mkdir()
+    for folder in (tmp_path, tmp_path / "sub"):
+        (folder / "a.txt").write_text("x")
+        (folder / "self").symlink_to("self")
+    result = find_files(f"{tmp_path}/{pattern}")
+    assert f"{tmp_path}/{'sub/' * ('sub' in pattern)}a.txt" in result.files
+    assert {reason for _, reason in result.faults} == {"unreadable: a link to nothing, or in a circle"}
+
+
+@pytest.mark.skipif(sys.platform in ("darwin", "win32"), reason="names of files are Unicode there")
+def test_a_name_that_is_not_utf8_is_a_fault_and_the_other_files_are_read(tmp_path):
+    raw = os.fsencode(tmp_path)
+    os.mkdir(raw + b"/d\xff")
+    for name in (b"/x\xff.txt", b"/y.txt", b"/d\xff/rows.jsonl"):
+        with open(raw + name, "w") as file:
+            file.write("fine")
+    os.symlink("nothing", raw + b"/z\xff.txt")
+    names = {key[len(str(tmp_path)) :]: reason for key, _, reason in found(Source("s", f"{tmp_path}/**"))}
+    why = "the name of the file, or of a folder above it, is not UTF-8: rename it"
+    gone = "unreadable: a link to nothing, or in a circle"
+    assert names == {"/x\\xff.txt": why, "/d\\xff/rows.jsonl": why, "/y.txt": "", "/z\\xff.txt": gone}
 
 
 @pytest.mark.parametrize(
