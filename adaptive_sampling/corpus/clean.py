@@ -8,16 +8,54 @@ from collections import Counter
 from dataclasses import dataclass
 
 CLEANING_VERSION = 1
-_BREAKS = re.compile(r"\n(?:[ \t]*\n){2,}|\n[ \t]+\n")
-_START = re.compile(
-    r"^[ \t]*\*\*\*[ \t]*START OF TH(?:E|IS) PROJECT GUTENBERG[^\n]*(?:\n[^\n]+){0,2}?\*\*\*[ \t]*$", re.I | re.M
-)
-_END = re.compile(r"^[ \t]*\*\*\*[ \t]*END OF TH(?:E|IS) PROJECT GUTENBERG", re.I | re.M)
 _CODE = (
-    ".bash .c .cc .clj .cpp .cs .css .cu .cuh .dart .ex .f90 .go .h .hpp .hs .html .ipynb .java .jl .js .json .jsx .kt "
-    ".lua .m .ml .php .pl .proto .py .pyi .r .rb .rs .scala .sh .sql .swift .toml .ts .tsx .vue .xml .yaml .yml .zig"
+    ".ac .am .asm .bash .bat .c .cc .cfg .clj .cmake .cmd .cpp .cs .css .cu .cuh .cxx .dart .el .erl .ex .exs .f90 .fs "
+    ".go .gradle .groovy .h .hh .hpp .hrl .hs .html .hxx .ini .ipynb .java .jl .js .json .jsx .kt .kts .less .lua .m .m4 "
+    ".mak .mjs .mk .ml .mli .mm .nim .pas .php .pl .pm .proto .ps1 .pxd .pxi .py .pyi .pyx .r .rb .rs .sass .scala .scss "
+    ".sh .sql .svelte .swift .tf .toml .ts .tsx .vb .vue .xml .yaml .yml .zig .zsh"
 )
 _CODE_SUFFIXES = frozenset(_CODE.split())
+_NAMES = (
+    "build.bazel cmakelists.txt containerfile dockerfile gemfile gnumakefile jenkinsfile justfile makefile meson.build "
+    "procfile rakefile sconscript sconstruct vagrantfile"
+)
+_CODE_NAMES = frozenset(_NAMES.split())
+_PACKED = (".gz", ".zst")
+# "\r\n" is one line end: a pattern that could take it for two would see a blank line in it.
+_EOL = r"(?:\r\n|\r(?!\n)|\n)"
+_LINE_END = re.compile(_EOL)
+_START = r"[ \t]*\*\*\*[ \t]*START OF TH(?:E|IS) PROJECT GUTENBERG[^\r\n]*(?:EOL[^\r\n]+){0,2}?\*\*\*[ \t]*"
+_END = r"[ \t]*\*\*\*[ \t]*END OF TH(?:E|IS) PROJECT GUTENBERG"
+
+
+@dataclass(frozen=True)
+class _Patterns:
+    """Start and end line of a Gutenberg text; breaks of paragraphs and what each of them becomes."""
+
+    start: re.Pattern[str]
+    end: re.Pattern[str]
+    breaks: re.Pattern[str]
+    one_break: str
+
+
+# Where "\n" is the only line end, patterns that know no other are several times faster.
+_NEWLINES = _Patterns(
+    re.compile(f"^{_START.replace('EOL', chr(10))}$", re.I | re.M),
+    re.compile(f"^{_END}", re.I | re.M),
+    re.compile(r"\n(?:[ \t]*\n){2,}|\n[ \t]+\n"),
+    "\n\n",
+)
+_ALL_ENDS = _Patterns(
+    re.compile(f"(?<![^\r\n]){_START.replace('EOL', _EOL)}(?![^\r\n])", re.I),
+    re.compile(f"(?<![^\r\n]){_END}", re.I),
+    # The first two line ends stay as they are written.
+    re.compile(rf"({_EOL})[ \t]*({_EOL})(?:[ \t]*{_EOL})+|({_EOL})[ \t]+({_EOL})"),
+    r"\1\2\3\4",
+)
+
+
+def _patterns_for(text: str) -> _Patterns:
+    return _ALL_ENDS if "\r" in text else _NEWLINES
 
 
 @dataclass(frozen=True)
@@ -45,7 +83,7 @@ class Cleaning:
         crlf: "\\r\\n" and single "\\r" become "\\n".
         nfc: Unicode normalisation form C.
         gutenberg: What stands before the START line and behind the END line of a Project Gutenberg text goes.
-        paragraphs: One newline stays, two or more (blank lines) become one break of two.
+        paragraphs: One line end stays, two or more (blank lines) become one break of two.
         min_characters: Shorter texts are left out.
         min_printable: Least share of printable characters (line ends and tabs are), in [0, 1].
 
@@ -121,7 +159,8 @@ class Cleaning:
             body, removed = _without_gutenberg(text)
             take("gutenberg", body)
         if self.paragraphs:
-            take("paragraphs", _BREAKS.sub("\n\n", text))
+            patterns = _patterns_for(text)
+            take("paragraphs", patterns.breaks.sub(patterns.one_break, text))
         return Cleaned(text, ",".join(steps), removed, self._reason(text))
 
     def _reason(self, text: str) -> str:
@@ -138,16 +177,26 @@ class Cleaning:
 
 
 def is_code(path: str) -> bool:
-    """Whether a path ends as files of code do."""
-    dot = path.rfind(".")
-    return dot >= 0 and path[dot:].lower() in _CODE_SUFFIXES
+    """Whether a path ends as files of code do, packed or not, or has one of the names that build files have."""
+    name = path.rpartition("/")[2].lower()
+    for packed in _PACKED:
+        name = name.removesuffix(packed)
+    _, dot, suffix = name.rpartition(".")
+    # Makefile.in and Dockerfile.dev too, but no suffix of prose.
+    first = name.partition(".")[0] in ("dockerfile", "makefile") and suffix not in ("txt", "md", "rst")
+    return name in _CODE_NAMES or first or (bool(dot) and f".{suffix}" in _CODE_SUFFIXES)
 
 
 def _without_gutenberg(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
-    start = _START.search(text)
+    patterns = _patterns_for(text)
+    start = patterns.start.search(text)
     first = start.end() if start else 0
-    end = _END.search(text, first)
+    end = patterns.end.search(text, first)
     last = end.start() if end else len(text)
     parts = (("header", text[:first]), ("footer", text[last:]))
     removed = tuple((name, part) for name, part in parts if part)
-    return (text[first:last].strip("\r\n") + "\n" if removed else text), removed
+    if not removed:
+        return text, removed
+    # The body ends as the lines around it do.
+    line_end = _LINE_END.search(text, first) or _LINE_END.search(text)
+    return text[first:last].strip("\r\n") + (line_end[0] if line_end else "\n"), removed

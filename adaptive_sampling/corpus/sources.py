@@ -37,7 +37,7 @@ class Source:
         license: Licence of the texts, recorded in the manifest.
         usage: Note on how they may be used, recorded too.
         kind: "code" is never cleaned.
-        cleaning: Steps for the texts of this source; files with a suffix of code are left alone.
+        cleaning: Steps for the texts of this source; files with a suffix or name of code are left alone.
         min_confidence: What is no UTF-8 and less surely of another encoding is left out.
         max_document_bytes: Longer files and lines are left out, so that memory stays bounded.
 

@@ -40,6 +40,22 @@ def test_gutenberg_parts_stay_findable():
     assert before + "\n\n" + found.text + "\n" + behind == BOOK
 
 
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_gutenberg_and_paragraphs_see_every_line_end_and_keep_it(end):
+    for text in (
+        BOOK,
+        BOOK.replace("NOTHING ***\n\n", "\nNOTHING ***\n\n", 1),
+        BOOK.partition("\n\n*** END")[0] + "\n",
+    ):
+        wanted = Cleaning(gutenberg=True)(text)
+        found = Cleaning(gutenberg=True)(text.replace("\n", end))
+        assert found.text == wanted.text.replace("\n", end) == f"Once upon a time.{end}"
+        assert found.removed == tuple((name, part.replace("\n", end)) for name, part in wanted.removed)
+    text = "a\nb\n\nc\n\n\n\nd\n \t\ne\n\n\n"
+    assert Cleaning(paragraphs=True)(text.replace("\n", end)).text == "a\nb\n\nc\n\nd\n\ne\n\n".replace("\n", end)
+    assert Cleaning(paragraphs=True)("a\r\n\r\nb\n\r\nc").steps == ""
+
+
 @pytest.mark.parametrize(
     ("words", "text", "reason"),
     [
@@ -69,4 +85,10 @@ def test_code_is_known_by_its_suffix():
     assert is_code("a/b.py")
     assert is_code("X.CPP")
     assert not is_code("a.py/readme.txt")
-    assert not is_code("Makefile")
+    code = (
+        "a.py.gz a.h.zst b.pyx b.pxd b.cxx b.hh b.hxx b.mm b.zsh b.ps1 b.scss b.cmake b.gradle B.JSON.GZ a/Makefile "
+        "Dockerfile d/Dockerfile.dev CMakeLists.txt Makefile.in gnumakefile.gz a.mk"
+    )
+    prose = "a.txt.gz py notes.md makefile.txt Makefile/readme a/my-makefile b.jsonl.gz building"
+    assert [path for path in code.split() if not is_code(path)] == []
+    assert [path for path in prose.split() if is_code(path)] == []
