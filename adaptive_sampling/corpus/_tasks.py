@@ -30,7 +30,8 @@ from adaptive_sampling.corpus.duplicates import features_of, sketch
 from adaptive_sampling.corpus.manifest import content_digest
 from adaptive_sampling.corpus.readers import RawDocument, read_unit
 from adaptive_sampling.corpus.sources import Source, Unit
-from adaptive_sampling.corpus.tokenize import encode_batches, eos_id_of, load_tokenizer, token_bytes
+from adaptive_sampling.corpus.tokenize import EncodingError, encode_batches, eos_id_of, load_tokenizer, token_bytes
+from adaptive_sampling.errors import clause
 from adaptive_sampling.neighbors.features import HashedFeaturizer
 
 _MASK = 0xFFFFFFFFFFFFFFFF
@@ -191,7 +192,11 @@ def _row(document: RawDocument, source: Source, name: str) -> tuple[dict[str, An
 
 
 def tokenize_chunk(job: TokenizeJob) -> tuple[int, int]:
-    """Encode the wanted texts, EOS behind each; returns (documents, bytes of text)."""
+    """Encode the wanted texts, EOS behind each; returns (documents, bytes of text).
+
+    Raises:
+        ValueError: naming the document, if the tokenizer refuses its text.
+    """
     tokenizer, eos_id, sizes = _tokenizer(job.tokenizer, job.eos)
     dtype = np.dtype(job.dtype)
     stem = Path(job.folder) / f"{job.number:06}"
@@ -206,7 +211,7 @@ def tokenize_chunk(job: TokenizeJob) -> tuple[int, int]:
         replacing(stem.with_suffix(".bin")) as tokens,
         replacing(stem.with_suffix(".sketch")) as sketches,
     ):
-        for row, ids in zip(np.flatnonzero(job.wanted).tolist(), encode_batches(tokenizer, texts), strict=True):
+        for row, ids in zip(np.flatnonzero(job.wanted).tolist(), _encoded(tokenizer, texts, job), strict=True):
             block = np.empty(len(ids) + 1, dtype)
             block[:-1], block[-1] = ids, eos_id
             tokens.write(block.data)
@@ -221,6 +226,19 @@ def tokenize_chunk(job: TokenizeJob) -> tuple[int, int]:
             num_tokens += len(block)
         np.savez(arrays, lengths=lengths, paragraphs=np.frombuffer(paragraphs, np.int64), sketch_lengths=sketch_lengths)
     return int(job.wanted.sum()), batch.num_bytes
+
+
+def _encoded(tokenizer: Any, texts: Iterator[str], job: TokenizeJob) -> Iterator[NDArray[np.uint32]]:
+    try:
+        yield from encode_batches(tokenizer, texts)
+    except EncodingError as error:
+        parquet = require("pyarrow.parquet", "to prepare a corpus")
+        keys = parquet.read_table(Path(job.read_folder) / f"{job.number:06}.parquet", columns=["key"])["key"]
+        key = keys[int(np.flatnonzero(job.wanted)[error.number])].as_py()
+        raise ValueError(
+            f"`tokenizer` must encode every document, got {clause(error.error)!r} for {key!r}. Give it an unknown "
+            'token, take another tokenizer ("bytes" encodes everything), or leave the document out.'
+        ) from None
 
 
 def feature_chunk(job: FeatureJob) -> NDArray[np.float32]:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 CLEANING_VERSION = 1
 _CODE = (
     ".ac .am .asm .bash .bat .c .cc .cfg .clj .cmake .cmd .cpp .cs .css .cu .cuh .cxx .dart .el .erl .ex .exs .f90 .fs "
-    ".go .gradle .groovy .h .hh .hpp .hrl .hs .html .hxx .ini .ipynb .java .jl .js .json .jsx .kt .kts .less .lua .m .m4 "
-    ".mak .mjs .mk .ml .mli .mm .nim .pas .php .pl .pm .proto .ps1 .pxd .pxi .py .pyi .pyx .r .rb .rs .sass .scala .scss "
-    ".sh .sql .svelte .swift .tf .toml .ts .tsx .vb .vue .xml .yaml .yml .zig .zsh"
+    ".go .gradle .groovy .h .hh .hpp .hrl .hs .html .hxx .ini .ipynb .java .jl .js .json .jsx .kt .kts .less .lua .m "
+    ".m4 .mak .mjs .mk .ml .mli .mm .nim .pas .php .pl .pm .proto .ps1 .pxd .pxi .py .pyi .pyx .r .rb .rs .sass .scala "
+    ".scss .sh .sql .svelte .swift .tf .toml .ts .tsx .vb .vue .xml .yaml .yml .zig .zsh"
 )
 _CODE_SUFFIXES = frozenset(_CODE.split())
 _NAMES = (

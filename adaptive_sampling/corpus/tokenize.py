@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from array import array
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_sampling.corpus._extras import require
+from adaptive_sampling.errors import clause
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -164,39 +166,79 @@ def token_bytes(tokenizer: Tokenizer) -> NDArray[np.int64] | None:
     return sizes
 
 
+class EncodingError(ValueError):
+    """A tokenizer refuses a text, which was the `number`-th that it was given."""
+
+    def __init__(self, number: int, error: Exception) -> None:
+        super().__init__(
+            f"`tokenizer` must encode every text, got {clause(error)!r} for text {number}. "
+            'Give it an unknown token, or the alphabet that the text needs; "bytes" encodes everything.'
+        )
+        self.number, self.error = number, error
+
+
 def encode_batches(
     tokenizer: Tokenizer, texts: Iterable[str], *, batch_characters: int = 1 << 20
 ) -> Iterator[NDArray[np.uint32]]:
     """Token ids of each text, in order, encoded some `batch_characters` at a time.
 
+    Raises:
+        EncodingError: if the tokenizer refuses a text.
+
     Cost: texts and tokens of one batch in memory; a longer text is a batch of its own.
     """
     batch: list[str] = []
-    size = 0
+    size = first = 0
     for text in texts:
         batch.append(text)
         size += len(text)
         if size >= batch_characters:
-            yield from _encode(tokenizer, batch)
+            yield from _encode(tokenizer, batch, first)
+            first += len(batch)
             batch, size = [], 0
     if batch:
-        yield from _encode(tokenizer, batch)
+        yield from _encode(tokenizer, batch, first)
 
 
-def _encode(tokenizer: Tokenizer, batch: list[str]) -> Iterator[NDArray[np.uint32]]:
+def _encode(tokenizer: Tokenizer, batch: list[str], first: int) -> Iterator[NDArray[np.uint32]]:
     if _is_bytes(tokenizer):
         for text in batch:
             yield np.frombuffer(text.encode("utf-8"), np.uint8).astype(np.uint32)
         return
-    for encoding in tokenizer.encode_batch_fast(batch, add_special_tokens=False):
+    try:
+        encodings = tokenizer.encode_batch_fast(batch, add_special_tokens=False)
+    except Exception as error:  # the library raises bare Exception, and says not of which text
+        raise _refused(tokenizer, batch, first, error) from None
+    for encoding in encodings:
         # array.array takes a list of integers more than twice as fast as np.array does.
         yield np.frombuffer(array("I", encoding.ids), dtype=np.uint32)
 
 
+def _refused(tokenizer: Tokenizer, batch: list[str], first: int, error: Exception) -> EncodingError:
+    for number, text in enumerate(batch):
+        try:
+            tokenizer.encode(text, add_special_tokens=False)
+        except Exception as own:
+            return EncodingError(first + number, own)
+    return EncodingError(first, error)
+
+
 def _is_bytes(tokenizer: Tokenizer) -> bool:
-    return tokenizer.get_vocab_size(with_added_tokens=False) == 256 and all(
-        tokenizer.token_to_id(character) == byte for byte, character in enumerate(_byte_characters())
-    )
+    """Whether it is `byte_tokenizer()`, be it with other special tokens, so that the ids of a text are its bytes."""
+    if tokenizer.get_vocab_size(with_added_tokens=False) != 256 or not tokenizer.encode_special_tokens:
+        return False
+    parts = json.loads(tokenizer.to_str())
+    # Special tokens in a text are text; all other added ones are found in it.
+    return _without_added(parts) == _plain_parts() and all(added["special"] for added in parts["added_tokens"])
+
+
+@functools.cache
+def _plain_parts() -> dict[str, Any]:
+    return _without_added(json.loads(byte_tokenizer().to_str()))
+
+
+def _without_added(parts: dict[str, Any]) -> dict[str, Any]:
+    return {name: part for name, part in parts.items() if name != "added_tokens"}
 
 
 def for_documents(tokenizer: Tokenizer, *, eos: str | None = None) -> Tokenizer:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tokenizers
 
 from adaptive_sampling import cli
 from adaptive_sampling.corpus import TokenStore
@@ -92,6 +93,20 @@ def test_bad_settings_are_one_line_before_any_work(files, tmp_path, capsys, argu
     for part in parts:
         assert part in error
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_document_that_the_tokenizer_refuses_is_named_in_one_line(files, tmp_path, capsys, workers):
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"w1": 0}, unk_token="<unk>"))
+    tokenizer.add_special_tokens(["<|endoftext|>"])
+    tokenizer.save(str(tmp_path / "t.json"))
+    arguments = ["--source", f"a={files}/*.py", "--tokenizer", tmp_path / "t.json", "--workers", workers]
+    assert run("prepare", *arguments, "--out", tmp_path / "out") == 2
+    error = capsys.readouterr().err
+    assert "`tokenizer` must encode every document, got " in error
+    assert f"for '{files}/code.py'. Give it an unknown token" in error
+    assert error.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "t.json"]
 
 
 def test_an_unwritable_target_is_one_line(files, capsys):

@@ -74,6 +74,39 @@ def test_byte_tokenizer_has_bytes_as_ids_and_survives_a_file(tmp_path):
     assert vocab_size_of(tokenizer) == 257
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda one: one.add_tokens(["hello"]),
+        lambda one: setattr(one, "normalizer", tokenizers.normalizers.Lowercase()),
+        lambda one: setattr(one, "pre_tokenizer", tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=True)),
+        lambda one: one.enable_truncation(3),
+        lambda one: setattr(one, "encode_special_tokens", False),
+    ],
+)
+def test_bytes_are_ids_only_where_nothing_else_is_in_the_tokenizer(change):
+    text = f"say hello, A{EOS_TOKEN}"
+    tokenizer = byte_tokenizer()
+    change(tokenizer)
+    (ids,) = encode_batches(tokenizer, [text])
+    assert ids.tolist() == tokenizer.encode(text).ids != list(text.encode())
+
+
+def test_bytes_are_ids_beside_other_special_tokens():
+    tokenizer = byte_tokenizer()
+    tokenizer.add_special_tokens(["<pad>"])
+    text = "a<pad>b"
+    (ids,) = encode_batches(tokenizer, [text])
+    assert ids.tolist() == tokenizer.encode(text).ids == list(text.encode())
+
+
+@pytest.mark.parametrize("batch_characters", [1, 10**6])
+def test_a_text_that_the_tokenizer_refuses_is_named(batch_characters):
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}, unk_token="<unk>"))
+    with pytest.raises(ValueError, match=r"`tokenizer` must encode every text, got '.*' for text 2\."):
+        list(encode_batches(tokenizer, ["a", "a", "b", "c"], batch_characters=batch_characters))
+
+
 def test_split_digits_keeps_each_digit_a_token():
     texts = ["in 2024 and 2024 and 2024, 20242024 times 2024"] * 20
     joined, split = (train_tokenizer(texts, 300, split_digits=digits) for digits in (False, True))
