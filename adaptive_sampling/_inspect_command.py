@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from adaptive_sampling.corpus import TokenStore
+from adaptive_sampling.corpus._store_checks import check_vocabulary
 from adaptive_sampling.corpus.commands import is_prepared, show_prepared
+from adaptive_sampling.corpus.contamination import check_window
 from adaptive_sampling.corpus.manifest import SPLITS
 from adaptive_sampling.corpus.summary import format_table
 from adaptive_sampling.weight_files import describe_extremes, read_weights
@@ -57,7 +59,11 @@ def _run_inspect(arguments: argparse.Namespace) -> None:
                 f"`--{flag}` must come with a folder made by prepare, got {arguments.path!r}. "
                 "Give the folder that holds train and validation."
             )
+    if arguments.contamination and arguments.seq_len is not None:
+        check_window(arguments.seq_len, name="--seq-len")
     stores = [TokenStore.open(path) for path in ([root / split for split in SPLITS] if prepared else [root])]
+    for store in stores:
+        check_vocabulary(store)
     weights = None
     if arguments.weights is not None and config is not None:
         # Before the audit, which reads all tokens.

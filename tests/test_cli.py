@@ -117,11 +117,23 @@ def test_bad_input_is_one_line_and_code_2(tmp_path, capsys, arguments, parts):
 def test_inspect_shows_what_it_can_without_pyarrow(prepared, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    assert cli.main(["inspect", str(prepared[0]), "--contamination", "--seq-len", "16"]) == 0
+    assert cli.main(["inspect", str(prepared[0]), "--contamination", "--seq-len", "32"]) == 0
     shown = capsys.readouterr()
     assert "in a row that stand in training text" in shown.out
     assert "not shown: `pyarrow` must be installed to read a manifest" in shown.err
     assert "pip install pyarrow" in shown.err
+
+
+def test_inspect_refuses_windows_that_no_run_of_32_tokens_fits_in(prepared, capsys):
+    code = cli.main(["inspect", str(prepared[0]), "--contamination", "--seq-len", "31"])
+    assert_one_line_error(capsys, code, "`--seq-len` must be an integer of at least 32", "got 31", "Try 1024")
+
+
+def test_inspect_names_a_token_outside_the_vocabulary(tmp_path, capsys):
+    path = TokenStore.write(tmp_path / "s", [[1, 2, 3]], vocab_size=10, eos_id=0).path
+    (path / "tokens.bin").write_bytes(np.array([1, 2, 10, 0], "<u2").tobytes())
+    code = cli.main(["inspect", str(path), "--seq-len", "2"])
+    assert_one_line_error(capsys, code, f"token 2 of '{path}' must be below its number of ids, 10, got 10")
 
 
 def test_inspect_shows_sources_and_windows(prepared, capsys):

@@ -82,8 +82,7 @@ def contaminated_starts(train: TokenDocuments, held_out: TokenDocuments, ngram: 
 
     Cost: one reading of the training text per 16 M held-out tokens; some 600 MB of memory at most.
     """
-    if isinstance(ngram, bool) or not isinstance(ngram, int) or ngram < 1:
-        raise ValueError(f"`ngram` must be an integer of at least 1, got {ngram!r}. Take {NGRAM}.")
+    _check_ngram(ngram)
     flags = np.zeros(len(held_out.tokens), bool)
     for first in range(0, len(flags), _HELD_OUT_BLOCK):
         starts, hashes = _block_hashes(held_out, first, min(first + _HELD_OUT_BLOCK, len(flags)), ngram)
@@ -125,6 +124,24 @@ def window_ranges(lengths: NDArray[np.int64], seq_len: int) -> tuple[NDArray[np.
     return starts, np.minimum(starts + seq_len, ends[of])
 
 
+def check_window(seq_len: int, ngram: int = NGRAM, *, name: str = "seq_len") -> None:
+    """Refuse a window that no run fits in, which would always be found clean; `name` is the caller's argument.
+
+    Raises:
+        ValueError: if it is no integer of at least `ngram`.
+    """
+    if isinstance(seq_len, bool) or not isinstance(seq_len, int) or seq_len < ngram:
+        raise ValueError(
+            f"`{name}` must be an integer of at least {ngram} for contamination, which is {ngram} tokens in a row of "
+            f"training text within a window, got {seq_len!r}. Try 1024."
+        )
+
+
+def _check_ngram(ngram: int) -> None:
+    if isinstance(ngram, bool) or not isinstance(ngram, int) or ngram < 1:
+        raise ValueError(f"`ngram` must be an integer of at least 1, got {ngram!r}. Take {NGRAM}.")
+
+
 def audit_contamination(
     train: Any, held_out: Any, *, seq_len: int = 1024, ngram: int = NGRAM
 ) -> list[SourceContamination]:
@@ -140,10 +157,10 @@ def audit_contamination(
         One entry per source of `held_out`, in its order.
 
     Raises:
-        ValueError: if a number is no positive integer.
+        ValueError: if a number is no positive integer, or `seq_len` below `ngram`.
     """
-    if isinstance(seq_len, bool) or not isinstance(seq_len, int) or seq_len < 1:
-        raise ValueError(f"`seq_len` must be an integer of at least 1, got {seq_len!r}. Try 1024.")
+    _check_ngram(ngram)
+    check_window(seq_len, ngram)
     flags = contaminated_starts(train, held_out, ngram)
     lengths = np.diff(held_out.document_ends, prepend=0)
     starts, stops = window_ranges(lengths, seq_len)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from adaptive_sampling._files import checked_path, write_json
 from adaptive_sampling.corpus._folders import atomic_folder
 from adaptive_sampling.corpus._sharded import ShardedTokens
+from adaptive_sampling.corpus._store_checks import check_documents, names_of, whole_number
 from adaptive_sampling.corpus._store_writer import (
     ARRAYS,
     PARAGRAPHS,
@@ -178,7 +179,8 @@ class TokenStore:
 
         Args:
             path: Folder that `write` made.
-            verify: "size" compares the size of every file with the recorded one; "hash" reads all for its checksum too.
+            verify: "size" compares the size of every file with the recorded one, and looks whether documents follow one
+                another; "hash" reads all for its checksum too.
 
         Raises:
             StoreError: if there is no store, it is damaged, or a newer version of this package wrote it.
@@ -193,30 +195,34 @@ class TokenStore:
         metadata = _read_metadata(path)
         try:
             for name, recorded in metadata["files"].items():
+                whole_number(path, f"files.{name}.bytes", recorded["bytes"])
                 _verify_file(path / _plain_name(name), recorded, verify)
             store = object.__new__(cls)
             store.path = path
-            store.vocab_size = int(metadata["vocab_size"])
-            store.eos_id = int(metadata["eos_id"])
-            store.source_names = [str(name) for name in metadata["source_names"]]
-            dtype, num_tokens = np.dtype(metadata["dtype"]), int(metadata["num_tokens"])
+            store.vocab_size = whole_number(path, "vocab_size", metadata["vocab_size"], 1, 2**32)
+            store.eos_id = whole_number(path, "eos_id", metadata["eos_id"], 0, store.vocab_size - 1)
+            store.source_names = names_of(path, metadata["source_names"])
+            dtype, num_tokens = np.dtype(metadata["dtype"]), whole_number(path, "num_tokens", metadata["num_tokens"])
+            num_documents = whole_number(path, "num_documents", metadata["num_documents"])
             shards = metadata.get("shards", [])
             if len(shards) < 2:
                 shards = [{"file": TOKENS, "tokens": num_tokens}]
-            store._shard_tokens = [int(shard["tokens"]) for shard in shards]
-            maps = [_map_tokens(path / shard["file"], dtype, int(shard["tokens"])) for shard in shards]
+            store._shard_tokens = [whole_number(path, "shards.tokens", shard["tokens"]) for shard in shards]
+            maps = [_map_tokens(path / _plain_name(shard["file"]), dtype, shard["tokens"]) for shard in shards]
             store.tokens = maps[0] if len(maps) == 1 else ShardedTokens(maps)
             for name, kind in ARRAYS.items():
-                setattr(store, name, _map_array(path / f"{name}.npy", kind, int(metadata["num_documents"])))
+                setattr(store, name, _map_array(path / f"{name}.npy", kind, num_documents))
             known = PARAGRAPHS in metadata["files"]
             store.paragraph_starts = _map_array(path / PARAGRAPHS, np.int64, None) if known else None
-        except (LookupError, TypeError, AttributeError, ValueError, OSError) as error:
+        # np.dtype raises SyntaxError for some texts.
+        except (LookupError, TypeError, AttributeError, ValueError, OSError, SyntaxError) as error:
             if isinstance(error, StoreError):
                 raise
             raise StoreError(
                 f"metadata.json of {str(path)!r} must be complete, got {type(error).__name__}: {clause(error)}. "
                 "Write the store again."
             ) from None
+        check_documents(store)
         if store.num_tokens != num_tokens or num_tokens != (store.document_ends[-1] if store.num_documents else 0):
             raise StoreError(
                 f"the last document of {str(path)!r} must end at {num_tokens}, its number of tokens, "
@@ -321,7 +327,7 @@ def _read_metadata(path: Path) -> dict[str, Any]:
         raise StoreError(
             f"`path` must be the folder of a token store, got {str(path)!r}, which has no metadata.json. {cure}"
         ) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StoreError(
             f"metadata.json of {str(path)!r} must be JSON, got {clause(error)}. Copy or write the store again."
         ) from None
@@ -332,7 +338,8 @@ def _read_metadata(path: Path) -> dict[str, Any]:
     if not isinstance(metadata, dict) or metadata.get("format") != _FORMAT:
         raise StoreError(f"`path` must be a token store, got {str(path)!r}, whose metadata.json is of something else.")
     version = metadata.get("version")
-    if not isinstance(version, int) or version > FORMAT_VERSION:
+    whole_number(path, "version", version, 1)
+    if version > FORMAT_VERSION:
         raise StoreError(
             f"format version of {str(path)!r} must be at most {FORMAT_VERSION}, got {version!r}, which is newer. "
             "Upgrade lightning-adaptive-sampling, or write the store again."

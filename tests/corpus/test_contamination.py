@@ -57,7 +57,7 @@ def test_clean_ranges_leave_no_token_of_a_known_run():
     assert cut == 4
 
 
-@pytest.mark.parametrize("settings", [{"seq_len": 0}, {"ngram": 0}, {"seq_len": True}])
+@pytest.mark.parametrize("settings", [{"seq_len": 0}, {"ngram": 0}, {"seq_len": True}, {"seq_len": 31}])
 def test_audit_refuses_bad_numbers(tmp_path, settings):
     empty = store(tmp_path / "t", [[1]])
     with pytest.raises(ValueError, match=f"`{next(iter(settings))}`"):

@@ -1,11 +1,12 @@
 """Stores that something happened to: an error that says so, or the right tokens, nothing else."""
 
+import json
 import shutil
 
 import numpy as np
 import pytest
 
-from adaptive_sampling.corpus import TokenStore
+from adaptive_sampling.corpus import TokenStore, _store_checks
 from adaptive_sampling.errors import StoreError
 
 NAMES = ["metadata.json", "tokens-00000.bin", "tokens-00001.bin", "document_ends.npy", "document_sources.npy"]
@@ -83,3 +84,69 @@ def test_sizes_alone_never_crash(tmp_path, name):
             TokenStore.open(path)
         except StoreError:
             continue
+
+
+@pytest.mark.parametrize(
+    ("entry", "value"),
+    [
+        *((name, value) for name in ("num_tokens", "num_documents", "vocab_size", "eos_id") for value in (
+            float("inf"), float("nan"), -1, 4.0, True, "4", None, [4], {}, 10**400
+        )),
+        *(("version", value) for value in (True, 0, 1.0, "1", float("inf"), None)),
+        *(("source_names", value) for value in ("ab", None, 5, [5, "b"], {"a": 1})),
+        *(("dtype", value) for value in (None, 5, "<f4", "(", ["<u2"], {}, True)),
+        *(("files", value) for value in (None, 5, [], ["tokens.bin"], {"tokens.bin": 4}, {"a": {"bytes": 8.0}})),
+        *(("shards", value) for value in (5, "ab", [5, 5], [{}, {}], [{"file": 5, "tokens": 2}] * 2)),
+        *(("shards", [{"file": "tokens.bin", "tokens": value}] * 2) for value in (-1, 2.0, True, float("inf"))),
+    ],
+)  # fmt: skip
+def test_every_entry_of_the_metadata_is_checked(tmp_path, entry, value):
+    path = TokenStore.write(tmp_path / "s", [[1, 2], [3]], vocab_size=9, eos_id=0, append_eos=True).path
+    metadata = json.loads((path / "metadata.json").read_text())
+    del metadata["checksum"]
+    (path / "metadata.json").write_text(json.dumps({**metadata, entry: value}))
+    with pytest.raises(StoreError, match=r"Copy|Write|must be|Upgrade"):
+        TokenStore.open(path)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"format": "adaptive-sampling token store", "version": 1e999}'])
+def test_metadata_beyond_what_is_read_is_an_error_of_the_store(tmp_path, text):
+    path = TokenStore.write(tmp_path / "s", [[1, 2], [3]], vocab_size=9, eos_id=0).path
+    (path / "metadata.json").write_text(text)
+    with pytest.raises(StoreError, match=r"metadata\.json of .* must be "):
+        TokenStore.open(path)
+
+
+def overwrite(path, values):
+    raw = path.read_bytes()
+    path.write_bytes(raw[: len(raw) - values.nbytes] + values.tobytes())
+
+
+@pytest.mark.parametrize("block", [1 << 20, 2])
+@pytest.mark.parametrize(
+    ("ends", "message"),
+    [
+        ([2, 1, 6, 8], r"document 1 of '.*s' must end in \[2, 8\].*, got 1\. Copy"),
+        ([2, 4, 3, 8], r"document 2 of '.*s' must end in \[4, 8\].*, got 3\. Copy"),
+        ([-1, 4, 6, 8], r"document 0 of '.*s' must end in \[0, 8\].*, got -1\. Copy"),
+        ([2, 9, 6, 8], r"document 1 of '.*s' must end in \[2, 8\].*, got 9\. Copy"),
+        ([2, 4, 6, 9], r"document 3 of '.*s' must end in \[6, 8\].*, got 9\. Copy"),
+        ([2, 4, 6, 7], "the last document of .* must end at 8"),
+    ],
+)
+def test_documents_that_do_not_follow_one_another_are_named(tmp_path, monkeypatch, block, ends, message):
+    monkeypatch.setattr(_store_checks, "_BLOCK", block)
+    path = TokenStore.write(tmp_path / "s", [[1], [2], [3], [4]], vocab_size=9, eos_id=0, sources=list("aabb")).path
+    TokenStore.open(path)
+    overwrite(path / "document_ends.npy", np.array(ends, np.int64))
+    with pytest.raises(StoreError, match=message):
+        TokenStore.open(path)
+
+
+@pytest.mark.parametrize(("sources", "bad"), [([0, 0, 2, 1], 2), ([0, -1, 7, 1], 1), ([0, 0, 1, 9], 3)])
+def test_documents_of_no_source_are_named(tmp_path, sources, bad):
+    path = TokenStore.write(tmp_path / "s", [[1], [2], [3], [4]], vocab_size=9, eos_id=0, sources=list("aabb")).path
+    overwrite(path / "document_sources.npy", np.array(sources, np.int32))
+    message = rf"document {bad} of '.*s' must be of one of the 2 sources, got number {sources[bad]}\. Copy"
+    with pytest.raises(StoreError, match=message):
+        TokenStore.open(path)
