@@ -129,34 +129,61 @@ def _whole_file(path: str, limit: int) -> RawDocument:
     return RawDocument(path, path, 0, raw)
 
 
-def _lines(unit: Unit, limit: int) -> Iterator[tuple[bytes | None, int]]:
-    """(line without its end or None where it is longer than `limit`, its length), in constant memory."""
+def _blocks(unit: Unit) -> Iterator[bytes]:
+    """Bytes of a piece of lines, unpacked; all that can be read comes before the fault."""
+    if unit.path.lower().endswith(".zst"):
+        yield from _zstd_blocks(unit.path)
+        return
     with _unpacked(unit.path) as file:
-        packed = unit.path.lower().endswith((".gz", ".zst"))
+        packed = unit.path.lower().endswith(".gz")
         left = -1 if packed else unit.stop - unit.start
         if not packed:
             file.seek(unit.start)
-        parts: list[bytes] = []  # of the line that goes on in the next block, none of them once it is too long
-        size = 0
         # read1 hands over what could be unpacked before it meets a fault; read would keep it to itself.
         read = getattr(file, "read1", file.read)
-        while left:
-            block = read(_BLOCK_BYTES if left < 0 else min(_BLOCK_BYTES, left))
-            if not block:
-                break
+        while left and (block := read(_BLOCK_BYTES if left < 0 else min(_BLOCK_BYTES, left))):
             left -= len(block) if left > 0 else 0
-            lines = block.split(b"\n")
-            for number, line in enumerate(lines):
-                if number:
-                    yield _joined(parts, size, limit)
-                    parts, size = [], 0
-                size += len(line)
-                if size <= limit:
-                    parts.append(line)
-                else:
-                    parts.clear()
-        if size:
-            yield _joined(parts, size, limit)
+            yield block
+
+
+def _zstd_blocks(path: str) -> Iterator[bytes]:
+    """The file unpacked. The read that meets a fault keeps what it had: its bytes are read again, one by one."""
+    position = 0
+    try:
+        with _unpacked(path) as file:
+            while block := file.read(_BLOCK_BYTES):
+                position += len(block)
+                yield block
+        return
+    except OSError as error:
+        fault = error
+    pieces: list[bytes] = []
+    with contextlib.suppress(OSError), _unpacked(path) as file:
+        while position and (block := file.read(min(position, _BLOCK_BYTES))):
+            position -= len(block)
+        while len(pieces) < _BLOCK_BYTES and (piece := file.read(1)):
+            pieces.append(piece)
+    yield b"".join(pieces)
+    raise fault
+
+
+def _lines(unit: Unit, limit: int) -> Iterator[tuple[bytes | None, int]]:
+    """(line without its end or None where it is longer than `limit`, its length), in constant memory."""
+    parts: list[bytes] = []  # of the line that goes on in the next block, none of them once it is too long
+    size = 0
+    for block in _blocks(unit):
+        lines = block.split(b"\n")
+        for number, line in enumerate(lines):
+            if number:
+                yield _joined(parts, size, limit)
+                parts, size = [], 0
+            size += len(line)
+            if size <= limit:
+                parts.append(line)
+            else:
+                parts.clear()
+    if size:
+        yield _joined(parts, size, limit)
 
 
 def _joined(parts: list[bytes], size: int, limit: int) -> tuple[bytes | None, int]:
@@ -172,17 +199,22 @@ def _parse(line: bytes) -> Any:
 
 def _json_lines(unit: Unit, source: Source) -> Iterator[RawDocument]:
     number, path, name = unit.first - 1, unit.path, source.text_field
+    found = False
     try:
         for line, size in _lines(unit, source.max_document_bytes):
             number += 1
             key = f"{path}:{number}"
             if line is None:
+                found = True
                 reason = f"line of {size} bytes, more than {source.max_document_bytes}"
                 yield RawDocument(key, path, number, reason=reason)
                 continue
             if not line.strip():
                 continue
+            found = True
             yield _json_document(line, key, path, number, name)
+        if not found and not unit.start and os.path.getsize(path) <= unit.stop:
+            yield RawDocument(path, path, 0, reason="empty")
     except _READ_ERRORS as error:
         yield RawDocument(f"{path}:{number + 1}", path, number + 1, reason=_fault(path, error))
 
@@ -225,6 +257,8 @@ def _arrow_rows(unit: Unit, source: Source) -> Iterator[RawDocument]:
                 else:
                     yield RawDocument(key, path, number, reason=f"{_kind(text)} in field {source.text_field!r}")
                 number += 1
+        if unit.format == "arrow" and not number:
+            yield RawDocument(path, path, 0, reason="empty")
     except (arrow.ArrowInvalid, arrow.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = f"damaged {unit.format} file: {(str(error).splitlines() or [''])[0][:150]}"
         yield RawDocument(f"{path}:{number}", path, number, reason=reason)

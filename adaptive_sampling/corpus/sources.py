@@ -123,6 +123,9 @@ class Source:
             yield _fault_unit(path, "not a Parquet file, or cut off")
             return
         self.check_column(path, metadata.schema.to_arrow_schema())
+        if not metadata.num_rows:
+            yield _fault_unit(path, "empty")
+            return
         first = 0
         for group in range(metadata.num_row_groups):
             rows = metadata.row_group(group)
@@ -153,8 +156,8 @@ class Source:
         """
         if self.text_field not in schema.names:
             raise self.field_error(path, schema.names)
-        kind = str(schema.types[schema.names.index(self.text_field)])
-        if not any(part in kind for part in ("string", "binary", "null", "extension")):
+        kind = schema.types[schema.names.index(self.text_field)]
+        if not _is_text(kind):
             raise self.kind_error(path, f"a column of {kind}")
 
     def settings(self) -> dict[str, Any]:
@@ -183,6 +186,19 @@ class Unit:
     first: int
     size: int
     reason: str = ""
+
+
+def _is_text(kind: Any) -> bool:
+    """Whether an Arrow type holds text or bytes, or nothing at all, be it as a dictionary or an extension of those."""
+    types = require("pyarrow.types", "to read Parquet and Arrow files")
+    for name in ("dictionary", "run_end_encoded"):
+        if getattr(types, f"is_{name}", lambda _: False)(kind):
+            return _is_text(kind.value_type)
+    if hasattr(kind, "storage_type"):
+        return _is_text(kind.storage_type)
+    names = ("string", "binary", "large_string", "large_binary", "string_view", "binary_view", "fixed_size_binary")
+    # Views are unknown to older versions of pyarrow.
+    return any(getattr(types, f"is_{name}", lambda _: False)(kind) for name in (*names, "null"))
 
 
 def _fault_unit(path: str, reason: str) -> Unit:

@@ -12,6 +12,7 @@ from adaptive_sampling.corpus import Document, Source, read_text_files
 from adaptive_sampling.corpus import readers as readers_module
 from adaptive_sampling.corpus import sources as sources_module
 from adaptive_sampling.corpus._globs import find_files
+from adaptive_sampling.corpus._tasks import _row
 from adaptive_sampling.corpus.readers import check_first, read_unit
 
 DATA = Path(__file__).parent / "data"  # saved_dataset and saved_splits were written by datasets' save_to_disk
@@ -140,6 +141,49 @@ def test_a_truncated_file_keeps_what_came_before(tmp_path, suffix):
     assert read(Source("s", f"{tmp_path}/b*"))[0].reason == f"truncated or damaged {suffix} file"
 
 
+@pytest.mark.parametrize("block", [1 << 20, 1000])
+@pytest.mark.parametrize("suffix", ["gz", "zst"])
+def test_a_small_truncated_file_keeps_what_came_before(tmp_path, monkeypatch, suffix, block):
+    monkeypatch.setattr(readers_module, "_BLOCK_BYTES", block)
+    lines = [json.dumps({"text": os.urandom(3000).hex()}) for _ in range(100)]
+    file = tmp_path / f"a.jsonl.{suffix}"
+    raw = "".join(f"{line}\n" for line in lines).encode()
+    if suffix == "gz":
+        file.write_bytes(gzip.compress(raw))
+    else:
+        _zst(file, raw)
+    file.write_bytes(file.read_bytes()[: file.stat().st_size * 2 // 3])
+    documents = read(Source("s", str(file)))
+    assert len(documents) > 35  # zstd packs 128 kB at a time, of which a broken one is lost
+    assert [document.text for document in documents[:-1]] == [
+        json.loads(line)["text"] for line in lines[: len(documents) - 1]
+    ]
+    assert documents[-1].reason == f"truncated or damaged {suffix} file"
+
+
+@pytest.mark.parametrize("content", ["", "\n \n\r\n"])
+def test_files_without_a_document_leave_a_row_that_says_empty(tmp_path, content):
+    (tmp_path / "a.txt").write_text("")
+    (tmp_path / "b.jsonl").write_text(content)
+    (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(content.encode()))
+    _zst(tmp_path / "d.jsonl.zst", content.encode())
+    table = pa.table({"text": pa.array([], pa.string())})
+    pyarrow.parquet.write_table(table, tmp_path / "e.parquet")
+    with pa.ipc.new_file(str(tmp_path / "f.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    documents = read(Source("s", f"{tmp_path}/*"))
+    assert [document.key for document in documents] == [str(path) for path in sorted(tmp_path.iterdir())]
+    assert [_row(document, Source("s", "*"), "s")[0]["reason"] for document in documents] == ["empty"] * 6
+    with pytest.raises(ValueError, match=r"e\.parquet.*got 'other' where there are 'text'"):
+        Source("s", f"{tmp_path}/*.parquet", text_field="other").units()
+
+
+def test_blank_lines_at_the_start_of_a_file_in_pieces_are_not_an_empty_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources_module, "PIECE_BYTES", 4)
+    (tmp_path / "a.jsonl").write_text("\n" * 10 + '{"text": "x"}\n')
+    assert [document.text for document in read(Source("s", f"{tmp_path}/*"))] == ["x"]
+
+
 def test_parquet_rows_are_documents_by_row_group(tmp_path):
     table = pa.table({"body": ["a", None, "c", "d", "e"], "n": range(5)})
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet", row_group_size=2)
@@ -220,6 +264,46 @@ def test_a_column_of_something_else_than_text_is_refused(tmp_path, text_field):
     with pytest.raises(ValueError, match=rf"got '{text_field}', which is a column of (int64|list<)"):
         Source("s", f"{tmp_path}/*", text_field=text_field).units()
     assert Source("s", f"{tmp_path}/*").units()
+
+
+@pytest.mark.parametrize(
+    ("column", "shown"),
+    [
+        (pa.array([["a", "b"]]), "list<"),
+        (pa.array([{"text": "a"}]), "struct<"),
+        (pa.array([{b"a": "x"}], pa.map_(pa.binary(), pa.string())), "map<"),
+        (pa.array([1]).dictionary_encode(), "dictionary<"),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_columns_made_of_strings_are_no_text(tmp_path, column, shown, suffix):
+    table = pa.table({"text": column})
+    if suffix == "parquet":
+        pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    else:
+        with pa.ipc.new_stream(str(tmp_path / "a.arrow"), table.schema) as writer:
+            writer.write_table(table)
+    source = Source("s", f"{tmp_path}/*")
+    with pytest.raises(ValueError, match=rf"got 'text', which is a column of ({shown}|int64)"):
+        check_first(source.units()[0], source)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(["a"]),
+        pa.array(["a"], pa.large_string()),
+        pa.array(["a"]).dictionary_encode(),
+        pa.array([b"a"]),
+        pa.array([b"a"], pa.large_binary()),
+        pa.array([b"a"], pa.binary(1)),
+    ],
+    ids=lambda column: str(column.type)[:12],
+)
+def test_columns_of_text_and_bytes_are_read(tmp_path, column):
+    pyarrow.parquet.write_table(pa.table({"text": column}), tmp_path / "a.parquet")
+    (document,) = read(Source("s", f"{tmp_path}/*"))
+    assert document.text == "a" or document.raw == b"a"
 
 
 def test_find_files_walks_a_loop_once_and_reports_it(tmp_path):
