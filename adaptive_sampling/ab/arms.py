@@ -248,6 +248,12 @@ class TrainingData:
                 f"`validation` must be a loader per source of held-out windows, got {type(validation).__name__}. "
                 "Write {'held-out': DataLoader(…)}."
             )
+        for name, loader in validation.items():
+            if not isinstance(loader, DataLoader):
+                raise TypeError(
+                    f"`validation` must hold a DataLoader per source, got {type(loader).__name__} for {name!r}. "
+                    "Write {'held-out': DataLoader(…)}."
+                )
         if not validation:
             raise ValueError("`validation` must hold at least one loader, got none. Write {'held-out': DataLoader(…)}.")
         owned = sorted({"sampler", "shuffle", "batch_sampler", "dataset"} & set(dataloader_settings))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
+import torch
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from adaptive_sampling._files import checked_path, write_json
@@ -103,6 +104,7 @@ def run_ab(
     )
     arms, seeds = like_what_they_imitate(arms), check_seeds(seeds)
     _check_only(only, arms, seeds)
+    _check_makers(make_module, make_data)
     trainer_settings = dict(trainer_settings or {})
     out = checked_path("out_dir", out_dir).absolute()
     with folder_lock(out, shared=only is not None):
@@ -231,6 +233,16 @@ def _plans(
                 )
             )
     return plans
+
+
+def _check_makers(make_module: Any, make_data: Any) -> None:
+    """Refuse what makes nothing; a module can be called, but that would be its forward pass."""
+    for name, maker, made in (("make_module", make_module, "module"), ("make_data", make_data, "data")):
+        if isinstance(maker, torch.nn.Module) or not callable(maker):
+            raise TypeError(
+                f"`{name}` must be a function or class that makes the {made} of a run, got the {type(maker).__name__} "
+                f"{maker!r:.60}. Each run needs its own: write lambda: {type(maker).__name__}(…)."
+            )
 
 
 def _checked_module(module: Any) -> pl.LightningModule:

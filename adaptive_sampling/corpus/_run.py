@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import warnings
@@ -297,9 +298,18 @@ class Run:
             )
 
 
+def _checked(item: Any, number: int) -> Document | Source:
+    if not isinstance(item, (Document, Source)):
+        raise TypeError(
+            f"`documents` must be Documents or Sources, got {item!r:.100} at place {number}. "
+            "Write Document(source, key, text) for a text, Source(name, pattern) for files."
+        )
+    return item
+
+
 def _grouped(documents: Iterable[Document | Source]) -> Iterator[tuple[Source | None, Iterator[Document]]]:
     """Each source by itself, and the documents between two sources as one lazy group."""
-    stream = iter(documents)
+    stream = map(_checked, documents, itertools.count())
     waiting: list[Source] = []
 
     def run_of(first: Document) -> Iterator[Document]:

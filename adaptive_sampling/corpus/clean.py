@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass
+from numbers import Real
 
 CLEANING_VERSION = 1
 _CODE = (
@@ -88,7 +89,8 @@ class Cleaning:
         min_printable: Least share of printable characters (line ends and tabs are), in [0, 1].
 
     Raises:
-        ValueError: if a number is out of range.
+        ValueError: if a number is none or out of range.
+        TypeError: for a step that is neither True nor False.
     """
 
     crlf: bool = False
@@ -99,11 +101,18 @@ class Cleaning:
     min_printable: float = 0.0
 
     def __post_init__(self) -> None:
+        for name in ("crlf", "nfc", "gutenberg", "paragraphs"):
+            if not isinstance(value := getattr(self, name), bool):
+                raise TypeError(f"`{name}` must be True or False, got {value!r}. Give a bool.")
         if isinstance(self.min_characters, bool) or not isinstance(self.min_characters, int) or self.min_characters < 0:
             raise ValueError(
                 f"`min_characters` must be an integer of at least 0, got {self.min_characters!r}. Try 100."
             )
-        if isinstance(self.min_printable, bool) or not 0 <= self.min_printable <= 1:
+        if (
+            isinstance(self.min_printable, bool)
+            or not isinstance(self.min_printable, Real)
+            or not 0 <= self.min_printable <= 1
+        ):
             raise ValueError(f"`min_printable` must be in [0, 1], got {self.min_printable!r}. Try 0.95.")
 
     @classmethod

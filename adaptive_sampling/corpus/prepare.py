@@ -12,6 +12,7 @@ import errno
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -89,6 +90,7 @@ def prepare(
 
     Raises:
         StoreError: if `out` is occupied, or another process prepares it.
+        TypeError: for something else than documents and sources.
         ValueError: for bad settings, repeated keys, text that is no Unicode, or nothing left to train on.
         OSError: if the disk is full or cannot be written; finished work is kept for the next run.
         MissingExtraError: if pyarrow, tokenizers or Ray is needed and not installed.
@@ -100,6 +102,8 @@ def prepare(
     """
     out = checked_path("out", out).absolute()
     _check_settings(validation_fraction, seed, near_copies, oversized, num_workers, decontaminate_window)
+    validation_fraction = float(validation_fraction)
+    _check_documents(documents)
     check_shard_bytes(shard_bytes)
     if tokenizer is None:
         check_vocab_size(vocab_size)
@@ -184,7 +188,11 @@ def prepare(
 def _check_settings(
     validation_fraction: float, seed: int, near_copies: str, oversized: str, num_workers: int, window: int
 ) -> None:
-    if isinstance(validation_fraction, bool) or not 0 <= validation_fraction < 1:
+    if (
+        isinstance(validation_fraction, bool)
+        or not isinstance(validation_fraction, Real)
+        or not 0 <= validation_fraction < 1
+    ):
         raise ValueError(f"`validation_fraction` must be at least 0 and below 1, got {validation_fraction!r}. Try 0.1.")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ValueError(f"`seed` must be an integer of at least 0, got {seed!r}. Try 0.")
@@ -196,6 +204,16 @@ def _check_settings(
         raise ValueError(f"`num_workers` must be an integer of at least 0, got {num_workers!r}. Try {os.cpu_count()}.")
     if isinstance(window, bool) or not isinstance(window, int) or window < 1:
         raise ValueError(f"`decontaminate_window` must be an integer of at least 1, got {window!r}. Try 1024.")
+
+
+def _check_documents(documents: Any) -> None:
+    if isinstance(documents, (str, bytes, os.PathLike, Document)) or not (
+        isinstance(documents, Source) or hasattr(documents, "__iter__") or hasattr(documents, "__getitem__")
+    ):
+        raise TypeError(
+            f"`documents` must be a Source, or Documents and Sources one by one, got {documents!r:.100}. "
+            "Write Source(name, pattern) for files, [Document(source, key, text)] for a text."
+        )
 
 
 def _own_tokenizer(tokenizer: Any, eos: str | None) -> Any:

@@ -28,11 +28,22 @@ class Document:
         source: Name of the source that it belongs to, such as "code".
         key: Unique name of the document, such as its path.
         text: The whole text.
+
+    Raises:
+        TypeError: if one of them is no str.
     """
 
     source: str
     key: str
     text: str
+
+    def __post_init__(self) -> None:
+        for name in ("source", "key", "text"):
+            if not isinstance(value := getattr(self, name), str):
+                raise TypeError(
+                    f"`{name}` of a Document must be a str, got {value!r} in the document {self.key!r}. "
+                    "Decode bytes, and leave out documents without text."
+                )
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, field
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,7 +43,8 @@ class Source:
         max_document_bytes: Longer files and lines are left out, so that memory stays bounded.
 
     Raises:
-        ValueError: for an empty name, cleaning of code, or numbers out of range.
+        ValueError: for an empty name, cleaning of code, or numbers that are none or out of range.
+        TypeError: for texts that are no str, or a `cleaning` that is none.
     """
 
     name: str
@@ -59,11 +61,23 @@ class Source:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise ValueError(f"`name` must be a name, got {self.name!r}. Give the source a name, such as 'wiki'.")
+        for name in ("pattern", "text_field", "license", "usage"):
+            if not isinstance(value := getattr(self, name), str):
+                raise TypeError(f"`{name}` must be a str, got {value!r} for {self.name!r}. Write it as text.")
+        if not isinstance(self.cleaning, Cleaning):
+            raise TypeError(
+                f"`cleaning` must be a Cleaning, got {self.cleaning!r} for {self.name!r}. "
+                "Write Cleaning(crlf=True), or Cleaning.parse('crlf')."
+            )
         if self.kind not in ("text", "code"):
             raise ValueError(f"`kind` must be 'text' or 'code', got {self.kind!r}. Code is never cleaned.")
         if self.kind == "code" and self.cleaning:
             raise ValueError(f"`cleaning` must be left out for code, got {self.cleaning!r} for {self.name!r}.")
-        if isinstance(self.min_confidence, bool) or not 0 <= self.min_confidence <= 1:
+        if (
+            isinstance(self.min_confidence, bool)
+            or not isinstance(self.min_confidence, Real)
+            or not 0 <= self.min_confidence <= 1
+        ):
             raise ValueError(f"`min_confidence` must be in [0, 1], got {self.min_confidence!r}. Try {MIN_CONFIDENCE}.")
         size = self.max_document_bytes
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:

@@ -110,5 +110,7 @@ def test_training_data_refuses_what_is_no_dataset_or_no_loaders() -> None:
     windows = TensorDataset(torch.arange(4))
     with pytest.raises(TypeError, match="`validation` must be a loader per source of held-out windows, got list"):
         TrainingData(windows, [DataLoader(windows)], batch_size=2)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="`validation` must hold a DataLoader per source, got int for 'held-out'"):
+        TrainingData(windows, {"held-out": 1}, batch_size=2)  # type: ignore[dict-item]
     with pytest.raises(TypeError, match="`dataset` must be map-style, with a length and items by id, got generator"):
         TrainingData((i for i in range(4)), {"held-out": DataLoader(windows)}, batch_size=2)

@@ -226,6 +226,15 @@ def test_run_ab_refuses_bad_settings(tmp_path: Path, change: dict[str, Any], sho
     assert shown in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["make_module", "make_data"])
+@pytest.mark.parametrize("value", [None, torch.nn.Linear(1, 1)], ids=["none", "a module"])
+def test_run_ab_refuses_what_makes_nothing(tmp_path: Path, name: str, value: Any) -> None:
+    makers: dict[str, Any] = {"make_module": Bigram, "make_data": tiny_data, name: value}
+    with pytest.raises(TypeError, match=rf"`{name}` must be a function or class that makes .* Each run needs its own"):
+        run_ab(ARMS, **makers, max_steps=4, out_dir=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_evaluation_steps_end_with_the_last() -> None:
     assert evaluation_steps(30, None) == list(range(3, 31, 3))
     assert evaluation_steps(4, None) == [1, 2, 3, 4]

@@ -92,3 +92,11 @@ def test_code_is_known_by_its_suffix():
     prose = "a.txt.gz py notes.md makefile.txt Makefile/readme a/my-makefile b.jsonl.gz building"
     assert [path for path in code.split() if not is_code(path)] == []
     assert [path for path in prose.split() if is_code(path)] == []
+
+
+@pytest.mark.parametrize(
+    "settings", [{"min_printable": "x"}, {"min_printable": None}, {"min_characters": 1.5}, {"crlf": "no"}]
+)
+def test_settings_of_another_kind_are_named(settings):
+    with pytest.raises((ValueError, TypeError), match=f"`{next(iter(settings))}` must be "):
+        Cleaning(**settings)

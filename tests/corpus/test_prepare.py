@@ -105,6 +105,34 @@ def test_prepare_refuses_bad_settings_and_leaves_nothing(tmp_path, name, value):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("value", ["0.1", None, True, [0.1], float("nan")])
+def test_prepare_refuses_a_fraction_that_is_no_number(tmp_path, value):
+    with pytest.raises(ValueError, match=r"`validation_fraction` must be at least 0 and below 1, got "):
+        prepare(DOCUMENTS, tmp_path / "out", validation_fraction=value)
+
+
+@pytest.mark.parametrize("documents", ["hello", b"x", None, 5, DOCUMENTS[0], Path("a.txt")])
+def test_prepare_refuses_what_holds_no_documents(tmp_path, documents):
+    with pytest.raises(TypeError, match=r"`documents` must be a Source, or Documents and Sources one by one, got "):
+        prepare(documents, tmp_path / "out", **SETTINGS)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("item", ["hello", None, ("a", "k", "text")])
+def test_prepare_refuses_items_that_are_no_documents_and_leaves_nothing(tmp_path, item):
+    with pytest.raises(
+        TypeError, match=r"`documents` must be Documents or Sources, got .* at place 2\. Write Document"
+    ):
+        prepare(iter([*DOCUMENTS[:2], item]), tmp_path / "deep" / "out", **SETTINGS)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("fields", [("a", "k", 5), ("a", "k", None), ("a", "k", b"x"), ("a", 3, "x"), (None, "k", "x")])
+def test_a_document_has_texts_alone(fields):
+    with pytest.raises(TypeError, match=rf"of a Document must be a str, got .* in the document {fields[1]!r}\."):
+        Document(*fields)
+
+
 def test_prepare_refuses_another_kind_of_tokenizer(tmp_path):
     with pytest.raises(TypeError, match=r"`tokenizer`.*int"):
         prepare(DOCUMENTS, tmp_path / "out", tokenizer=5)

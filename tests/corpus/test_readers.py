@@ -374,9 +374,15 @@ def test_find_files_equals_glob_where_there_are_no_loops(tmp_path, pattern):
         ({"name": ""}, "`name`"),
         ({"kind": "prose"}, "`kind`.*'prose'"),
         ({"min_confidence": 2}, "`min_confidence`.*2"),
+        ({"min_confidence": "h"}, "`min_confidence`.*'h'"),
+        ({"cleaning": "crlf"}, r"`cleaning` must be a Cleaning, got 'crlf' for 's'\. Write"),
+        ({"cleaning": None}, "`cleaning` must be a Cleaning, got None"),
+        ({"pattern": Path("a")}, "`pattern` must be a str, got PosixPath"),
+        ({"text_field": None}, "`text_field` must be a str, got None"),
+        ({"license": 5}, "`license` must be a str, got 5"),
         ({"max_document_bytes": 0}, "`max_document_bytes`.*0"),
     ],
 )
 def test_source_refuses_bad_settings(settings, text):
-    with pytest.raises(ValueError, match=text):
+    with pytest.raises((ValueError, TypeError), match=text):
         Source(**{"name": "s", "pattern": "*", **settings})
