@@ -6,6 +6,7 @@ its split when others are added.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import unicodedata
@@ -18,6 +19,7 @@ from adaptive_sampling._files import atomic_writer
 from adaptive_sampling._random import stable_hash
 from adaptive_sampling.corpus._extras import require
 from adaptive_sampling.corpus.clean import CLEANING_VERSION
+from adaptive_sampling.errors import StoreError, clause
 
 Split = Literal["train", "validation"]
 SPLITS: tuple[Split, Split] = ("train", "validation")
@@ -140,6 +142,21 @@ def iterate_manifest(path: Path | str) -> Iterator[ManifestRow]:
         for batch in file.iter_batches(batch_size=4096):
             for row in batch.to_pylist():
                 yield ManifestRow(**cast("dict[str, Any]", row))
+
+
+@contextlib.contextmanager
+def naming_manifest(path: Path | str) -> Iterator[None]:
+    """Within, a manifest is read: what pyarrow raises of a file that is damaged or another's names it and the cure.
+
+    Raises:
+        StoreError: in the place of such an error.
+    """
+    try:
+        yield
+    except (ValueError, KeyError, OSError) as error:
+        raise StoreError(
+            f"`{path}` must be the manifest of a prepared folder, got {clause(error)}. Prepare again."
+        ) from None
 
 
 def row_of_document(path: Path | str, split: str, document: int) -> dict[str, Any] | None:

@@ -32,7 +32,7 @@ from adaptive_sampling.corpus._store_writer import (
     file_checksum,
     write_documents,
 )
-from adaptive_sampling.corpus.manifest import row_of_document
+from adaptive_sampling.corpus.manifest import naming_manifest, row_of_document
 from adaptive_sampling.corpus.shards import SHARD_BYTES, check_shard_bytes
 from adaptive_sampling.errors import StoreError, clause
 
@@ -261,12 +261,8 @@ class TokenStore:
         manifest = self.path.parent / "manifest.parquet"
         if not manifest.is_file():
             return None
-        try:
+        with naming_manifest(manifest):
             return row_of_document(manifest, self.path.name, int(document))
-        except (ValueError, KeyError, OSError) as error:  # what pyarrow raises of a file that is damaged or another's
-            raise StoreError(
-                f"`{manifest}` must be the manifest of a prepared folder, got {error}. Prepare again."
-            ) from None
 
     def check_eos(self) -> EosCheck:
         """Hold the EOS tokens against `document_ends`; `str` of the result says what differs.

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from adaptive_sampling.corpus._assemble import CUT_WINDOWS
 from adaptive_sampling.corpus._extras import require
+from adaptive_sampling.corpus.manifest import naming_manifest
 from adaptive_sampling.corpus.store import TokenStore
 
 
@@ -72,12 +73,15 @@ def summarise(out: Path) -> PrepareSummary:
     """Counts of a prepared folder.
 
     Raises:
-        StoreError: if it holds no stores.
+        StoreError: if it holds no stores, or its manifest cannot be read.
         MissingExtraError: if pyarrow is not installed.
     """
     parquet = require("pyarrow.parquet", "to read a manifest")
-    names = ["source", "reason", "near_copy_set", "split", "tokens", "kept", "bytes"]
-    table = parquet.read_table(out / "manifest.parquet", columns=names)
+    manifest = out / "manifest.parquet"
+    with naming_manifest(manifest):
+        names = ["source", "reason", "near_copy_set", "split", "tokens", "kept", "bytes"]
+        table = parquet.read_table(manifest, columns=names).select(names)
+        cut = int((parquet.read_schema(manifest).metadata or {}).get(CUT_WINDOWS, b"0"))
     sources = table["source"].to_numpy(zero_copy_only=False).astype(object)
     reasons = table["reason"].to_numpy(zero_copy_only=False).astype(object)
     kept = table["kept"].to_numpy().astype(bool)
@@ -103,8 +107,7 @@ def summarise(out: Path) -> PrepareSummary:
                 exclusions=tuple((name, count) for count, name in counted),
             )
         )
-    cut = (parquet.read_schema(out / "manifest.parquet").metadata or {}).get(CUT_WINDOWS, b"0")
-    return PrepareSummary(out, TokenStore.open(out / "train").vocab_size, tuple(found), int(cut))
+    return PrepareSummary(out, TokenStore.open(out / "train").vocab_size, tuple(found), cut)
 
 
 _CLEANED = {r"\d+ characters, below": "too short", r"[\d.]+ of the characters printable": "too little printable"}

@@ -4,6 +4,7 @@ import xml.etree.ElementTree
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 import tokenizers
 
@@ -130,6 +131,22 @@ def test_contamination_says_when_there_are_no_held_out_windows(files, tmp_path, 
     shown = capsys.readouterr().out
     assert shown.endswith("no held-out windows of 1024 tokens, so none stands in training text\n")
     assert "contaminated" not in shown
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 no manifest PAR1", None, "other"])
+def test_inspect_names_a_manifest_that_cannot_be_read(files, tmp_path, capsys, content):
+    assert prepare(files, tmp_path / "out") == 0
+    manifest = tmp_path / "out" / "manifest.parquet"
+    if content == "other":
+        pyarrow.parquet.write_table(pyarrow.table({"a": [1]}), manifest)
+    else:
+        manifest.write_bytes(manifest.read_bytes()[:-100] if content is None else content)
+    capsys.readouterr()
+    assert run("inspect", tmp_path / "out") == 2
+    error = capsys.readouterr().err
+    assert f"`{manifest}` must be the manifest of a prepared folder, got " in error
+    assert error.endswith(". Prepare again.\n")
+    assert error.count("\n") == 1
 
 
 def test_import_makes_stores_of_both_formats(tmp_path, capsys):
