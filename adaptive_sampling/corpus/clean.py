@@ -7,6 +7,7 @@ import unicodedata
 from collections import Counter
 from dataclasses import dataclass
 from numbers import Real
+from typing import Any
 
 CLEANING_VERSION = 1
 _CODE = (
@@ -108,11 +109,7 @@ class Cleaning:
             raise ValueError(
                 f"`min_characters` must be an integer of at least 0, got {self.min_characters!r}. Try 100."
             )
-        if (
-            isinstance(self.min_printable, bool)
-            or not isinstance(self.min_printable, Real)
-            or not 0 <= self.min_printable <= 1
-        ):
+        if not is_share(self.min_printable):
             raise ValueError(f"`min_printable` must be in [0, 1], got {self.min_printable!r}. Try 0.95.")
 
     @classmethod
@@ -183,6 +180,11 @@ class Cleaning:
             if share < self.min_printable:
                 return f"{share:.2f} of the characters printable, below {self.min_printable:.2f}"
         return ""
+
+
+def is_share(value: Any) -> bool:
+    """Whether it is a number in [0, 1]."""
+    return not isinstance(value, bool) and isinstance(value, Real) and 0 <= float(value) <= 1
 
 
 def is_code(path: str) -> bool:

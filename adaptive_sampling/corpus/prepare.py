@@ -12,7 +12,6 @@ import errno
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
-from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +22,7 @@ from adaptive_sampling.corpus._folders import folder_lock, new_parents, refuse_o
 from adaptive_sampling.corpus._pool import Workers
 from adaptive_sampling.corpus._run import Run
 from adaptive_sampling.corpus._work import Work
+from adaptive_sampling.corpus.clean import is_share
 from adaptive_sampling.corpus.progress import Report
 from adaptive_sampling.corpus.readers import Document
 from adaptive_sampling.corpus.shards import SHARD_BYTES, check_shard_bytes
@@ -188,11 +188,7 @@ def prepare(
 def _check_settings(
     validation_fraction: float, seed: int, near_copies: str, oversized: str, num_workers: int, window: int
 ) -> None:
-    if (
-        isinstance(validation_fraction, bool)
-        or not isinstance(validation_fraction, Real)
-        or not 0 <= validation_fraction < 1
-    ):
+    if not is_share(validation_fraction) or validation_fraction == 1:
         raise ValueError(f"`validation_fraction` must be at least 0 and below 1, got {validation_fraction!r}. Try 0.1.")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ValueError(f"`seed` must be an integer of at least 0, got {seed!r}. Try 0.")

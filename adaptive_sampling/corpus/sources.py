@@ -7,13 +7,12 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, field
-from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
 
 from adaptive_sampling.corpus._extras import require
 from adaptive_sampling.corpus._globs import find_files
-from adaptive_sampling.corpus.clean import Cleaning
+from adaptive_sampling.corpus.clean import Cleaning, is_share
 from adaptive_sampling.corpus.decode import MIN_CONFIDENCE
 from adaptive_sampling.errors import clause
 
@@ -73,11 +72,7 @@ class Source:
             raise ValueError(f"`kind` must be 'text' or 'code', got {self.kind!r}. Code is never cleaned.")
         if self.kind == "code" and self.cleaning:
             raise ValueError(f"`cleaning` must be left out for code, got {self.cleaning!r} for {self.name!r}.")
-        if (
-            isinstance(self.min_confidence, bool)
-            or not isinstance(self.min_confidence, Real)
-            or not 0 <= self.min_confidence <= 1
-        ):
+        if not is_share(self.min_confidence):
             raise ValueError(f"`min_confidence` must be in [0, 1], got {self.min_confidence!r}. Try {MIN_CONFIDENCE}.")
         size = self.max_document_bytes
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:

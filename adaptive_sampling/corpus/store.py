@@ -334,7 +334,7 @@ def _read_metadata(path: Path) -> dict[str, Any]:
     if not isinstance(metadata, dict) or metadata.get("format") != _FORMAT:
         raise StoreError(f"`path` must be a token store, got {str(path)!r}, whose metadata.json is of something else.")
     version = metadata.get("version")
-    whole_number(path, "version", version, 1)
+    version = whole_number(path, "version", version, 1)
     if version > FORMAT_VERSION:
         raise StoreError(
             f"format version of {str(path)!r} must be at most {FORMAT_VERSION}, got {version!r}, which is newer. "
