@@ -93,7 +93,8 @@ def run_on_ray(
         ray: Any = importlib.import_module("ray")
     except ModuleNotFoundError:
         raise ImportError(
-            "`ray` must be installed for backend='ray', got no such module. Install it with: pip install ray"
+            "`ray` must be installed for backend='ray', got no such module. "
+            "Install it with: pip install ray, or all of its kind: pip install 'lightning-adaptive-sampling[ray]'"
         ) from None
     started = not ray.is_initialized()
     if started:

@@ -73,6 +73,7 @@ def _loaded(model: str | Path) -> Any:
             raise
         raise MissingPackageError(
             "`sentence-transformers` must be installed for text features, got no such module. "
-            "Install it with: pip install sentence-transformers"
+            "Install it with: pip install sentence-transformers, or all of its kind: "
+            "pip install 'lightning-adaptive-sampling[encoder]'"
         ) from None
     return SentenceTransformer(str(model))

@@ -69,6 +69,7 @@ def test_an_arm_has_its_signal_and_the_groups(name, tmp_path):
     assert policy.num_windows == 8
 
 
+@pytest.mark.soak
 def test_the_campaign_runs_an_arm_per_signal(campaign, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setattr(evidence, "SIGNAL_SCENARIOS", ("real",))
     monkeypatch.setattr(signal_arms, "UPDATE_EVERY", 1)

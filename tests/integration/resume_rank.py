@@ -7,6 +7,7 @@ before the first step and after each. Windows per step over all ranks are the sa
 import json
 import os
 import sys
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,9 +79,16 @@ def run(job, world=1):
         if first and not job.save_as:
             state, first = sampler.full_state(), False
             sampler = AdaptiveSampler(SIZE, seed=123)
-            sampler.load_full_state(state)
+            adopt(sampler, state)
             sampler.manage()
     return steps
+
+
+def adopt(sampler, state):
+    """Load a state whose seed and block size are other ones on purpose: those of the state must win."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="the sampler goes on with")
+        sampler.load_full_state(state)
 
 
 def begin(state):
@@ -88,7 +96,7 @@ def begin(state):
     sampler = AdaptiveSampler(SIZE, block_size=PER_STEP if state is None else 5, seed=None if state is None else 99)
     sampler.manage()
     if state is not None:
-        sampler.load_full_state(torch.load(state, weights_only=True))
+        adopt(sampler, torch.load(state, weights_only=True))
     return sampler
 
 
