@@ -54,6 +54,9 @@ def test_other_targets_are_let_pass():
     # Of few kinds, tokens are found in any order by chance.
     few = {"labels": torch.randint(0, 3, (8, 64), generator=generator)}
     assert not asked(torch.randint(0, 3, (64,), generator=generator), few)
+    runs = {"labels": (torch.arange(9) % 3)[:, None].expand(9, 64)}
+    next_ones = torch.tensor([1, 2, 0, 1, 2, 0, 1, 2, 2]).repeat_interleave(2)
+    assert not asked(next_ones, runs, count=9)
 
 
 @pytest.mark.parametrize("kind", [dict, tuple, list])

@@ -333,8 +333,9 @@ class UnequalWindows:
         return self.targets[ids]
 
 
+@pytest.mark.parametrize("changed", [np.arange(0, 200, 2), np.arange(1, 200, 2)], ids=["long", "short"])
 @pytest.mark.parametrize("draws", ["systematic", "multinomial"])
-def test_shares_of_tokens_hold_when_a_few_weights_change_the_mean_length(draws):
+def test_shares_of_tokens_hold_when_a_few_weights_change_the_mean_length(draws, changed):
     windows = UnequalWindows()
 
     def make():
@@ -342,7 +343,7 @@ def test_shares_of_tokens_hold_when_a_few_weights_change_the_mean_length(draws):
 
     sampler = make()
     sampler.draw(2000)
-    sampler.update_weights(np.arange(0, 200, 2), np.full(100, 0.01))
+    sampler.update_weights(changed, np.full(100, 0.01))
     state = sampler.state_dict()
     drawn = sampler.draw(10_000)
     tokens = np.bincount(windows.of[drawn], windows.targets[drawn])
