@@ -38,9 +38,12 @@ class Shift(NamedTuple):
 def split(balance: NDArray[np.float64], drawable: NDArray[np.bool_]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Whole parts (`NO_TICKETS` where nothing can be drawn) and fractions in [0, 1)."""
     floors = np.floor(balance)
-    fractions = np.minimum((balance - floors).astype(np.float32), _BELOW_ONE)
-    whole = np.clip(floors, NO_TICKETS + 1, _LARGEST).astype(np.int32)
-    whole[~drawable] = NO_TICKETS
+    fractions = np.subtract(balance, floors).astype(np.float32)
+    np.minimum(fractions, _BELOW_ONE, out=fractions)
+    np.maximum(floors, NO_TICKETS + 1, out=floors)
+    np.minimum(floors, _LARGEST, out=floors)
+    whole = floors.astype(np.int32)
+    np.putmask(whole, ~drawable, NO_TICKETS)
     return whole, fractions
 
 
@@ -52,9 +55,33 @@ def award(
     tickets += fractions > np.float32(shift.threshold)
     np.maximum(tickets, 0, out=tickets)
     rest = (whole - tickets).astype(np.float32)
-    rest[whole == NO_TICKETS] = 0
+    np.putmask(rest, whole == NO_TICKETS, 0)
     rest += fractions
     return tickets, rest
+
+
+def award_few(
+    balance: NDArray[np.float64], drawable: NDArray[np.bool_], shift: Shift
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """`award(*split(balance, drawable), shift)`, bit for bit, in half as many steps: these are what few windows cost.
+
+    Args:
+        balance: float64 `[k]`, none of them beyond `MOST_TICKETS` either way.
+        drawable: bool `[k]`.
+        shift: of the last issue.
+    """
+    floors = np.floor(balance)
+    fractions = np.subtract(balance, floors).astype(np.float32)
+    np.minimum(fractions, _BELOW_ONE, out=fractions)
+    np.maximum(floors, NO_TICKETS + 1, out=floors)
+    tickets = floors + shift.whole
+    tickets += fractions > np.float32(shift.threshold)
+    np.maximum(tickets, 0, out=tickets)
+    tickets *= drawable
+    floors -= tickets
+    floors *= drawable
+    fractions += floors.astype(np.float32)
+    return tickets.astype(np.int32), fractions
 
 
 def solve_shift(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from adaptive_sampling._random import keyed_generator
 from adaptive_sampling.sampling._checks import checked_weights
 from adaptive_sampling.sampling._chunks import chunks, for_each_chunk
-from adaptive_sampling.sampling._issue import MOST_TICKETS, Shift, award, solve_shift, split
+from adaptive_sampling.sampling._issue import MOST_TICKETS, Shift, award, award_few, solve_shift, split
 from adaptive_sampling.sampling.sum_tree import Allocate, SumTree, level_lengths, padded_size
 
 _PHASES = 1 << 20
@@ -244,7 +244,7 @@ class Tickets(_Engine):
             self.weights[ids] = values
             self._issue_from(0.0)
             return True
-        issued, self._balance[ids] = award(*split(owed, values > 0), self._shift)
+        issued, self._balance[ids] = award_few(owed, values > 0, self._shift)
         exchanged = np.flatnonzero(issued != tickets)
         if len(exchanged):
             self._tickets.add(ids[exchanged], (issued - tickets)[exchanged])
@@ -257,19 +257,20 @@ class Tickets(_Engine):
 
     def draw(self, size: int, generator: np.random.Generator) -> NDArray[np.int64]:
         """`size` ids, int64, at most as many as the epoch still holds."""
-        remaining = self.num_draws - self.drawn
-        if abs(int(self._tickets.total) - remaining) > 1 + _SLACK * min(self.num_windows / _LONG, 1) * remaining:
+        remaining, left = self.num_draws - self.drawn, int(self._tickets.total)
+        if abs(left - remaining) > 1 + _SLACK * min(self.num_windows / _LONG, 1) * remaining:
             self.issue()
+            left = int(self._tickets.total)
         parts = []
         missing = size
         while missing:
-            left = int(self._tickets.total)
             if not left:
                 self.issue()
                 left = int(self._tickets.total)
             part = self._take(min(missing, left), left, generator)
             parts.append(part)
             missing -= len(part)
+            left -= len(part)
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _take(self, size: int, left: int, generator: np.random.Generator) -> NDArray[np.int64]:
@@ -389,10 +390,11 @@ def _distinct_integers(
     points = generator.integers(0, total, size)
     while True:
         values, first = _sorted_with_places(points)
-        new = np.concatenate([[True], values[1:] != values[:-1]])
-        if new.all():
+        differs = values[1:] != values[:-1]
+        if differs.all():
             # Points that came twice are gone; what is left keeps the order in which it came.
             return values, first
+        new = np.concatenate([[True], differs])
         points = np.concatenate([points[np.sort(first[new])], generator.integers(0, total, size - int(new.sum()))])
 
 

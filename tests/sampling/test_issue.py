@@ -37,6 +37,24 @@ def test_tickets_are_those_of_the_common_shift(windows, total):
     np.testing.assert_array_equal(rest[~drawable], balances[~drawable] % 1)
 
 
+@given(
+    st.lists(st.tuples(st.floats(-(2.0**29), 2.0**29), st.integers(-64, 64), st.booleans()), min_size=1, max_size=12),
+    st.integers(-1000, 1000),
+    st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.0]),
+)
+def test_few_windows_get_what_many_would(windows, whole_shift, threshold):
+    balances = np.array([scale if abs(scale) > 100 else scale + part / 64 for scale, part, _ in windows])
+    drawable = np.array([flag for _, _, flag in windows])
+    shift = _issue.Shift(whole_shift, threshold)
+    for few, many in zip(
+        _issue.award_few(balances, drawable, shift),
+        _issue.award(*_issue.split(balances, drawable), shift),
+        strict=True,
+    ):
+        assert few.dtype == many.dtype
+        np.testing.assert_array_equal(few, many)
+
+
 def test_threads_and_chunks_change_nothing(monkeypatch):
     weights = np.random.default_rng(0).gamma(0.5, size=5000).astype(np.float32)
     weights[::7] = 0

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adaptive_sampling.sampling import SumTree
+from adaptive_sampling.sampling import SumTree, sum_tree
 from adaptive_sampling.sampling.sum_tree import padded_size
 
 
@@ -13,8 +13,12 @@ def tree_of(values, dtype=np.int64):
     return SumTree(leaves, dtype)
 
 
+@pytest.mark.parametrize("together", [1, 7, 1024])
+@pytest.mark.parametrize("short_level", [64, 1 << 14])
 @pytest.mark.parametrize("size", [1, 63, 64, 65, 4096, 4097, 64**3 + 1])
-def test_find_returns_the_element_under_every_kind_of_point(size):
+def test_find_returns_the_element_under_every_kind_of_point(monkeypatch, size, short_level, together):
+    monkeypatch.setattr(sum_tree, "_SHORT_LEVEL", short_level)
+    monkeypatch.setattr(sum_tree, "_TOGETHER", together)
     values = np.random.default_rng(size).integers(0, 3, size)
     values[-1] = 2
     tree = tree_of(values)
@@ -22,6 +26,13 @@ def test_find_returns_the_element_under_every_kind_of_point(size):
     points = np.unique(np.linspace(0, ends[-1] - 1, 500).astype(np.int64))
     np.testing.assert_array_equal(tree.find(points), np.searchsorted(ends, points, side="right"))
     assert tree.total == ends[-1]
+
+
+def test_find_is_exact_where_sums_pass_32_bits():
+    values = np.full(64 * 64 * 3, 2**31 - 1)
+    tree, ends = tree_of(values), values.cumsum()
+    points = np.concatenate([np.arange(5), ends[:-1], ends - 1, ends[::7] - 2**30])
+    np.testing.assert_array_equal(tree.find(points), np.searchsorted(ends, points, side="right"))
 
 
 @settings(max_examples=50, deadline=None)
