@@ -101,10 +101,12 @@ def checked_ids(name: str, values: Any, num_windows: int) -> NDArray[np.int64]:
         raise TypeError(
             f"`{name}` must be integers, got dtype {array.dtype}, first {array[:1].tolist()[0]!r}. Convert to int64."
         )
-    if len(array) and (array.min() < 0 or array.max() >= num_windows):
-        first = int(((array < 0) | (array >= num_windows)).argmax())
+    ids = array.astype(np.int64)
+    # Read without a sign, what is negative is far too large: one pass over all finds both ends.
+    if len(ids) and ids.view(np.uint64).max() >= num_windows:
+        first = int(((ids < 0) | (ids >= num_windows)).argmax())
         raise ValueError(f"`{name}` must be in [0, {num_windows}), got {int(array[first])} at position {first}.")
-    return array.astype(np.int64)
+    return ids
 
 
 def checked_integer(name: str, value: Any, least: int) -> int:

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from adaptive_sampling._arrays import as_array, checked_integer
 
+_INFINITY = np.float32(np.inf).view(np.uint32)
+
 
 def checked_weights(name: str, values: Any, length: int, ids: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
     """A float32 copy of `values`: numbers, finite, not negative, `length` of them.
@@ -24,9 +26,11 @@ def checked_weights(name: str, values: Any, length: int, ids: NDArray[np.int64] 
         raise ValueError(f"`{name}` must have length {length}, got {len(array)}. Give one weight per window.")
     with np.errstate(over="ignore"):
         weights = array.astype(np.float32)
-    # A NaN makes both comparisons false.
-    if len(weights) and not (weights.min() >= 0 and weights.max() < np.inf):
+    # Bit patterns of what may pass are below that of infinity, so one pass over all is enough; minus zero is not.
+    if len(weights) and weights.view(np.uint32).max() >= _INFINITY:
         bad = ~(np.isfinite(weights) & (weights >= 0))
+        if not bad.any():
+            return weights
         first = int(bad.argmax())
         at = first if ids is None else int(ids[first])
         raise ValueError(

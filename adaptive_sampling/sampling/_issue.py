@@ -38,12 +38,9 @@ class Shift(NamedTuple):
 def split(balance: NDArray[np.float64], drawable: NDArray[np.bool_]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Whole parts (`NO_TICKETS` where nothing can be drawn) and fractions in [0, 1)."""
     floors = np.floor(balance)
-    fractions = np.subtract(balance, floors).astype(np.float32)
-    np.minimum(fractions, _BELOW_ONE, out=fractions)
-    np.maximum(floors, NO_TICKETS + 1, out=floors)
-    np.minimum(floors, _LARGEST, out=floors)
-    whole = floors.astype(np.int32)
-    np.putmask(whole, ~drawable, NO_TICKETS)
+    fractions = np.minimum((balance - floors).astype(np.float32), _BELOW_ONE)
+    whole = np.clip(floors, NO_TICKETS + 1, _LARGEST).astype(np.int32)
+    whole[~drawable] = NO_TICKETS
     return whole, fractions
 
 
@@ -55,7 +52,7 @@ def award(
     tickets += fractions > np.float32(shift.threshold)
     np.maximum(tickets, 0, out=tickets)
     rest = (whole - tickets).astype(np.float32)
-    np.putmask(rest, whole == NO_TICKETS, 0)
+    rest[whole == NO_TICKETS] = 0
     rest += fractions
     return tickets, rest
 

@@ -236,8 +236,8 @@ class Tickets(_Engine):
     def update_weights(self, ids: NDArray[np.int64], values: NDArray[np.float32]) -> bool:
         """Change the weights of `ids` (each id once) and exchange their tickets; gives whether any were exchanged."""
         self._elapsed, self._since = self._now(), 0
-        tickets, more = self.tickets[ids], values.astype(np.float64) - self.weights[ids]
-        owed = self._balance[ids] + tickets + more * (self._claimed - self._elapsed)
+        tickets, more = self.tickets.take(ids), values.astype(np.float64) - self.weights.take(ids)
+        owed = self._balance.take(ids) + tickets + more * (self._claimed - self._elapsed)
         if len(owed) and np.abs(owed).max() >= MOST_TICKETS:
             # At the old Σweight these few claim more than tickets can count: all are issued anew at the new one.
             self._split_balances(self._owed())
@@ -245,9 +245,10 @@ class Tickets(_Engine):
             self._issue_from(0.0)
             return True
         issued, self._balance[ids] = award_few(owed, values > 0, self._shift)
-        exchanged = np.flatnonzero(issued != tickets)
+        difference = issued - tickets
+        exchanged = np.flatnonzero(difference)
         if len(exchanged):
-            self._tickets.add(ids[exchanged], (issued - tickets)[exchanged])
+            self._tickets.add(ids.take(exchanged), difference.take(exchanged))
         self.weights[ids] = values
         self.total_weight += float(more.sum())
         self._largest_total = max(self._largest_total, self.total_weight)

@@ -24,6 +24,8 @@ SIZES = (10**6, 10**7)
 LARGE_SIZES = (10**8,)  # 4 GB of memory; one process at a time
 TORCHRL = ("torch==2.14.1", "torchrl==0.14.1")
 PEER_LIMIT = 1800  # seconds
+ROUNDS = 3  # all in turn, so that a machine that is slow for a minute is not slow for one of them alone
+OURS = "AdaptiveSampler"
 EPOCH_LIMIT = 10**6  # epochs id by id are measured up to this size
 
 # What is measured, and how a table says it. Peers lack what they do not have.
@@ -47,17 +49,33 @@ def rows(*, large: bool = False) -> Iterator[Row]:
         large: sizes of 10^8 too.
     """
     for size in (*SIZES, *(LARGE_SIZES if large else ())):
-        ours = our_figures(size)
-        peers = {
-            "torch.multinomial": multinomial_figures(size),
-            "WeightedRandomSampler": weighted_random_sampler_figures(size),
-            "NumPy Generator.choice": choice_figures(size),
-            **torchrl_figures(size),
-        }
+        best: dict[str, Figures] = {}
+        for _ in range(ROUNDS):
+            for who, figures in _all_figures(size):
+                best[who] = _better(best.get(who, {}), figures)
+        ours = best.pop(OURS)
         for measure, words in MEASURES.items():
-            for peer, figures in peers.items():
+            for peer, figures in best.items():
                 if measure in figures and measure in ours:
                     yield _row(f"{words}, N = {size:.0e}", measure, ours[measure], peer, figures[measure])
+
+
+def _all_figures(size: int) -> Iterator[tuple[str, Figures]]:
+    yield OURS, our_figures(size)
+    yield "torch.multinomial", multinomial_figures(size)
+    yield "WeightedRandomSampler", weighted_random_sampler_figures(size)
+    yield "NumPy Generator.choice", choice_figures(size)
+    yield from torchrl_figures(size).items()
+
+
+def _better(known: Figures, figures: Figures) -> Figures:
+    """The lesser figure per measure; a reason why there is none gives way to a figure."""
+    numbers = {
+        measure: min(figure, before) if isinstance(before := known.get(measure), float) else figure
+        for measure, figure in figures.items()
+        if isinstance(figure, float)
+    }
+    return {**figures, **known, **numbers}
 
 
 def _row(what: str, measure: str, ours: float | str, peer: str, theirs: float | str) -> Row:
