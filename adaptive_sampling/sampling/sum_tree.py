@@ -69,7 +69,7 @@ class SumTree:
     @property
     def total(self) -> Any:
         """Sum of all leaves, as a NumPy scalar of the tree's dtype."""
-        return self._levels[-1].sum()
+        return np.add.reduce(self._levels[-1])
 
     def rebuild(self) -> None:
         """Add up every sum afresh, after the leaves were changed as a whole. O(N)."""
