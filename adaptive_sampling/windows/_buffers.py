@@ -11,6 +11,7 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
+_PAGE = 4096
 _MOST = 16  # arrays kept: the four of a batch, for a few batches that are still in use
 
 
@@ -36,11 +37,19 @@ class Buffers:
                 return kept[0]
             if not free or len(self._arrays) < _MOST:
                 self._arrays.append(kept)
-        kept = [np.empty((rows, columns), np.int64)]
+        kept = [_aligned(rows, columns)]
         if len(self._arrays) >= _MOST:
             self._arrays.popleft()
         self._arrays.append(kept)
         return kept[0]
+
+
+def _aligned(rows: int, columns: int) -> NDArray[np.int64]:
+    """An array [`rows`, `columns`] that begins with a page: stores that cross lines of the cache cost a tenth more."""
+    # Not memory of another array: views would then hold on to that one, and the references counted would be too few.
+    memory = bytearray(8 * rows * columns + _PAGE)
+    skipped = -np.frombuffer(memory, np.uint8).ctypes.data % _PAGE
+    return np.ndarray((rows, columns), np.int64, memory, skipped)
 
 
 def _references(kept: list[NDArray[np.int64]]) -> int:

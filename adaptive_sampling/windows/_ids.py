@@ -48,10 +48,11 @@ def checked_ids(values: Any, length: int) -> NDArray[np.int64]:
     if len(array) and array.dtype.kind not in "iu":
         first = next((value for value in array.tolist() if not isinstance(value, int)), array[0])
         raise TypeError(f"window ids must be integers, got {first!r} of dtype {array.dtype}. Convert them to int64.")
-    bad = (array < 0) | (array >= length)
-    if bad.any():
-        raise _out_of_range(array[bad][0].item(), length)
-    return array.astype(np.int64)
+    ids = array.astype(np.int64)
+    # Read without a sign, what is negative is far too large: one pass over all finds both ends.
+    if len(ids) and ids.view(np.uint64).max() >= length:
+        raise _out_of_range(array[(ids < 0) | (ids >= length)][0].item(), length)
+    return ids
 
 
 def _out_of_range(value: int, length: int) -> IndexError:

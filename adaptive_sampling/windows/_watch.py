@@ -18,8 +18,8 @@ class StoreWatch:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._paths = [str(path) for path in sorted(folder.glob("*")) if path.suffix in (".bin", ".json")]
-        self._stamps = [_stamp(path) for path in self._paths]
+        paths = [str(path) for path in sorted(folder.glob("*")) if path.suffix in (".bin", ".json")]
+        self._files = [(path, _stamp(path)) for path in paths]
         self._turn = 0
 
     def check(self) -> None:
@@ -28,16 +28,17 @@ class StoreWatch:
         Raises:
             StoreError: if a file was written to or exchanged. One that was deleted can still be read and goes on.
         """
-        for number in range(self._turn, self._turn + min(len(self._paths), _FILES_PER_CHECK)):
-            path, stamp = self._paths[number % len(self._paths)], self._stamps[number % len(self._paths)]
+        files = self._files
+        if len(files) > _FILES_PER_CHECK:
+            files = (files + files)[self._turn : self._turn + _FILES_PER_CHECK]
+            self._turn = (self._turn + _FILES_PER_CHECK) % len(self._files)
+        for path, stamp in files:
             found = _stamp(path)
             if found != stamp and found is not None and stamp is not None:
                 raise StoreError(
                     f"`store` must stay as it was when the dataset was made, got {path!r} of {found[0]} bytes for "
                     f"{stamp[0]}, changed since. Open the store again and make the dataset anew."
                 )
-        if len(self._paths) > _FILES_PER_CHECK:
-            self._turn = (self._turn + _FILES_PER_CHECK) % len(self._paths)
 
 
 def _stamp(path: str) -> Stamp | None:

@@ -340,10 +340,13 @@ class WindowDataset(Dataset[dict[str, torch.Tensor]]):
         view, width = self._view(), self.config.seq_len
         streams, numbers = self._locate(ids)
         starts = view.starts(streams, numbers)
-        left = view.layout.stream_lengths[streams] - starts
-        targets = np.minimum(left - 1, width)
-        # A shared window ends with a document, whose last token is an input too.
-        inputs = np.minimum(left, width) if self.config.pack == "best_fit" else targets
+        if self.config.tail == "pad" or self.config.pack == "best_fit" or self.config.eos_dropout:
+            left = view.layout.stream_lengths[streams] - starts
+            targets = np.minimum(left - 1, width)
+            # A shared window ends with a document, whose last token is an input too.
+            inputs = np.minimum(left, width) if self.config.pack == "best_fit" else targets
+        else:
+            inputs = targets = np.full(len(ids), width)
         repeated = np.zeros(len(ids), np.int64)
         if self.config.mask_repeated_targets and len(ids):
             # Starts rise with the id, so the window before holds whatever any earlier one reaches of this one. With

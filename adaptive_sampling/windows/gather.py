@@ -63,13 +63,13 @@ def gather(
     for rows, block in _blocks(tokens, layout, places, borders, width, buffers):
         inputs[rows], labels[rows] = block[:, :-1], block[:, 1:]
     columns = _columns(width)
-    if (places.inputs < width).any():
+    if places.inputs.min(initial=width) < width:
         np.copyto(inputs, eos_id, where=columns >= places.inputs[:, None])
-    if (places.targets < width).any():
+    if places.targets.min(initial=width) < width:
         np.copyto(labels, IGNORED_LABEL, where=columns >= places.targets[:, None])
     if places.repeated.any():
         np.copyto(labels, IGNORED_LABEL, where=columns < places.repeated[:, None])
-    if mask_cross:
+    if mask_cross and len(borders.rows):
         labels[borders.rows, borders.columns - 1] = IGNORED_LABEL
     document_ids, position_ids = _within(borders, len(inputs), width, buffers)
     return {"input_ids": inputs, "labels": labels, "document_ids": document_ids, "position_ids": position_ids}
@@ -97,10 +97,11 @@ def _blocks(
     jumps = shifts[borders.pieces] - shifts[borders.pieces - 1]
     moved = np.flatnonzero(jumps)
     scattered = starts > last_run
-    scattered[borders.rows[moved]] = True
+    if len(moved):
+        scattered[borders.rows[moved]] = True
     rows = np.flatnonzero(scattered)
     if len(rows) < len(starts):
-        whole = np.minimum(starts, last_run)
+        whole = np.minimum(starts, last_run) if len(rows) else starts
         for part in parts(len(starts), (width + 1) * tokens.itemsize):
             yield part, runs_of_tokens(tokens, whole[part], width + 1)
     if not len(rows):

@@ -91,12 +91,13 @@ class WindowPlan:
     def locate(self, ids: Int64) -> tuple[Int64, Int64]:
         """(stream, number within the stream) of each window id, both int64 [B]."""
         streams = self._lookup.find(ids)
-        before = np.where(streams > 0, self.window_ends[streams - 1], 0)
+        before = self.window_ends[streams - 1]
+        before[streams == 0] = 0
         return streams, ids - before
 
     def fixed_starts(self, streams: Int64, numbers: Int64) -> Int64:
         """Start of each window in its stream without any offset, int64 [B]."""
-        return self._place(streams, numbers, np.zeros(1, np.int64))
+        return self._place(streams, numbers, None)
 
     def starts(self, streams: Int64, numbers: Int64, epoch: int) -> Int64:
         """Start of each window in its stream in `epoch`, int64 [B]: min(offset + k*D, L-W-1).
@@ -113,8 +114,8 @@ class WindowPlan:
         """The last start in each stream at which a window is full, int64 [B]; negative where none is."""
         return self.lengths[streams] - (self.seq_len + 1)
 
-    def _place(self, streams: Int64, numbers: Int64, offsets: Int64) -> Int64:
+    def _place(self, streams: Int64, numbers: Int64, offsets: Int64 | None) -> Int64:
         unshifted = numbers * self.stride
         last_full = self.last_full(streams)
-        shifted = np.minimum(unshifted + offsets, last_full)
+        shifted = np.minimum(unshifted if offsets is None else unshifted + offsets, last_full)
         return np.where(unshifted > last_full, unshifted, shifted) if self.tail == "pad" else shifted
