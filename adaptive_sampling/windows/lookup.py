@@ -47,7 +47,7 @@ class Lookup:
         if not self._steps or numbers.max(initial=0) >= self._total:
             return np.searchsorted(self.ends, numbers, side="right")
         ranges = numbers >> self._shift
-        low = self._firsts[ranges].astype(np.int64)
+        low: Int64 = self._firsts[ranges].astype(np.int64)
         if self._most <= _MOST_WALKED:
             for _ in range(self._most):
                 low += self.ends[low] <= numbers
