@@ -106,6 +106,9 @@ class AdaptiveSampling(pl.Callback):
         self.id_key = id_key
         self.loss_key = loss_key
         self.loader_key = loader_key
+        # Lightning asks for it at every hook of every step.
+        other = {} if loss_key == _LOSS_KEY else {"loss_key": loss_key}
+        self._state_key = self._generate_state_key(id_key=id_key, loader_key=loader_key, **other)
         self.permutation = None if permutation is None else np.asarray(permutation, np.int64)
         self.max_megabytes_in_checkpoint = max_megabytes_in_checkpoint
         self.clock = OverheadClock()
@@ -133,8 +136,7 @@ class AdaptiveSampling(pl.Callback):
     @property
     def state_key(self) -> str:
         """Key of this callback's state in a checkpoint; callbacks of different loaders, ids or losses keep apart."""
-        other = {} if self.loss_key == _LOSS_KEY else {"loss_key": self.loss_key}
-        return self._generate_state_key(id_key=self.id_key, loader_key=self.loader_key, **other)
+        return self._state_key
 
     # --- joining and leaving a training -----------------------------------------------------------------------------
 

@@ -87,6 +87,8 @@ class SamplingMonitor(pl.Callback):
         self.sampler = epochwise(sampler) if isinstance(sampler, WeightedRandomSampler) else sampler
         self.every_n_steps = positive_steps("every_n_steps", every_n_steps)
         self.prefix = prefix
+        # Lightning asks for it at every hook of every step.
+        self._state_key = super().state_key if prefix == _PREFIX else self._generate_state_key(prefix=prefix)
         self.hard = HardWindows(checked_integer("hard_windows", hard_windows, 0), hard_losses)
         self._given = self.sampler
         self._warned: set[str] = set()
@@ -251,7 +253,7 @@ class SamplingMonitor(pl.Callback):
     @property
     def state_key(self) -> str:
         """Key of the state in a checkpoint; monitors of different prefixes keep apart."""
-        return super().state_key if self.prefix == _PREFIX else self._generate_state_key(prefix=self.prefix)
+        return self._state_key
 
     def state_dict(self) -> dict[str, Any]:
         """The ids of the hard windows."""
