@@ -129,6 +129,23 @@ def _fault(path: str, error: BaseException) -> str:
     return f"unreadable: {error.strerror or error}" if isinstance(error, OSError) else f"unreadable: {error}"
 
 
+def _is_damaged(path: str) -> bool:
+    """Is a packed file other than it was written, and not just cut off?
+
+    What is cut off is right up to there. A changed bit is mostly seen by the checksum at the very end alone, when all
+    the text before it, right or wrong, has been read: hence a look at the whole file first, which is fast.
+    """
+    try:
+        with _unpacked(path) as file:
+            while file.read(_BLOCK_BYTES):
+                pass
+    except EOFError:
+        return False
+    except (OSError, zlib.error) as error:
+        return not isinstance(error, (FileNotFoundError, PermissionError)) and "Truncated" not in str(error)
+    return False
+
+
 def _whole_file(path: str, limit: int) -> RawDocument:
     try:
         with _unpacked(path) as file:
@@ -210,6 +227,11 @@ def _parse(line: bytes) -> Any:
 
 def _json_lines(unit: Unit, source: Source) -> Iterator[RawDocument]:
     number, path, name = unit.first - 1, unit.path, source.text_field
+    if path.lower().endswith((".gz", ".zst")) and _is_damaged(path):
+        yield RawDocument(
+            path, path, 0, reason=f"damaged {path.lower().rpartition('.')[2]} file, nothing of it is read"
+        )
+        return
     found = False
     try:
         for line, size in _lines(unit, source.max_document_bytes):

@@ -1,6 +1,7 @@
 import gzip
 import json
 import os
+import random
 import sys
 from pathlib import Path
 
@@ -159,6 +160,31 @@ def test_a_small_truncated_file_keeps_what_came_before(tmp_path, monkeypatch, su
         json.loads(line)["text"] for line in lines[: len(documents) - 1]
     ]
     assert documents[-1].reason == f"truncated or damaged {suffix} file"
+
+
+@pytest.mark.parametrize("suffix", ["gz", "zst"])
+def test_nothing_is_read_of_a_file_with_a_changed_bit(tmp_path, suffix):
+    rng = random.Random(0)
+    lines = [json.dumps({"text": " ".join(rng.choices(["alpha", "beta", "gamma"], k=300))}) for _ in range(50)]
+    raw = "".join(f"{line}\n" for line in lines).encode()
+    if suffix == "gz":
+        packed = bytearray(gzip.compress(raw))
+    else:
+        _zst(tmp_path / "whole.zst", raw)
+        packed = bytearray((tmp_path / "whole.zst").read_bytes())
+    file = tmp_path / f"a.jsonl.{suffix}"
+    seen = 0
+    for at in range(20, len(packed) - 20, len(packed) // 40):
+        packed[at] ^= 4
+        file.write_bytes(packed)
+        packed[at] ^= 4
+        documents = read(Source("s", str(file)))
+        if suffix == "gz" or len(documents) == 1:  # pyarrow writes zst without a checksum
+            assert [document.reason for document in documents] == [f"damaged {suffix} file, nothing of it is read"]
+            seen += 1
+    assert seen > 5
+    file.write_bytes(packed)
+    assert len(read(Source("s", str(file)))) == 50
 
 
 @pytest.mark.parametrize("content", ["", "\n \n\r\n"])
