@@ -9,7 +9,7 @@ BENCHMARKS = {
     "windows": lambda large: windows.rows(),
     "neighbors": lambda large: neighbors.rows(),
     "policy": lambda large: policy.rows(),
-    "step_time": lambda large: step_time.rows(),
+    "step_time": lambda large: step_time.rows(large=large),
     "preparing": lambda large: preparing.rows(large=large),
 }
 
