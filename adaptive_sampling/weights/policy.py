@@ -65,7 +65,7 @@ class WeightPolicy:
     Each update takes the observed windows through all steps; quantiles, means, levels, λ and m hold from one full pass
     over all windows to the next. A pass comes with the first scores, where ramps and schedules turn, after every 1 % of
     the training where its length is known, and after `normalize_every` updates. Slow passes come less often: from 2^18
-    windows on, the latter two wait for one observation per 256 windows.
+    windows on, the latter two wait for one observation per 256 windows and one step per 1,024.
 
     Args:
         signal: name ("loss", "log_loss", "uncertainty", "progress") or a `Signal`; "loss": mean per target token, in

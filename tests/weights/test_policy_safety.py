@@ -293,18 +293,20 @@ def test_fast_passes_stay_as_often_as_they_were():
 
 
 def test_passes_over_many_windows_wait_until_enough_was_observed_and_so_after_a_resume():
-    length, total = 1 << 18, 200
+    length, total = 1 << 18, 20_000
     policy = make(length, total, normalize_every=1)
     ids = np.arange(300)
 
     def passes(policy, steps):
-        return [s for s in steps if policy.update(ids + s, np.ones(300), step=s).ids is None]
+        return [s for s in steps if policy.update(ids, np.ones(300), step=s).ids is None]
 
-    # The first scores make a pass at once; then 2^18 / 256 = 1,024 observations are four updates of 300.
-    assert passes(policy, range(1, 7)) == [1, 5]
+    # The first scores make a pass at once; then 2^18 / 256 = 1,024 observations are four updates of 300, and
+    # 2^18 / 1,024 = 256 steps must have been made.
+    assert passes(policy, range(1, 700, 100)) == [1, 401]
     other = make(length, total, normalize_every=1)
     other.load_state_dict(policy.state_dict())
-    assert passes(policy, range(7, 15)) == passes(other, range(7, 15)) == [9, 13]
+    assert passes(policy, range(701, 1600, 100)) == passes(other, range(701, 1600, 100)) == [801, 1201]
+    assert passes(policy, range(1601, 2000, 10)) == [1601, 1861]
     few = make(length - 1, total, normalize_every=1)
     assert passes(few, range(1, 5)) == [1, 2, 3, 4]
 
