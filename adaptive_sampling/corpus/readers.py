@@ -129,8 +129,8 @@ def _fault(path: str, error: BaseException) -> str:
     return f"unreadable: {error.strerror or error}" if isinstance(error, OSError) else f"unreadable: {error}"
 
 
-def _is_damaged(path: str) -> bool:
-    """Is a packed file other than it was written, and not just cut off?
+def _damage(path: str) -> str | None:
+    """What is wrong with a packed file that is other than it was written, and not just cut off; None: nothing.
 
     What is cut off is right up to there. A changed bit is mostly seen by the checksum at the very end alone, when all
     the text before it, right or wrong, has been read: hence a look at the whole file first, which is fast.
@@ -140,10 +140,12 @@ def _is_damaged(path: str) -> bool:
             while file.read(_BLOCK_BYTES):
                 pass
     except EOFError:
-        return False
+        return None
     except (OSError, zlib.error) as error:
-        return not isinstance(error, (FileNotFoundError, PermissionError)) and "Truncated" not in str(error)
-    return False
+        # A number comes from the system, which could not read the file at all.
+        numbered = isinstance(error, OSError) and error.errno is not None
+        return None if numbered or "Truncated" in str(error) else str(error)
+    return None
 
 
 def _whole_file(path: str, limit: int) -> RawDocument:
@@ -227,10 +229,10 @@ def _parse(line: bytes) -> Any:
 
 def _json_lines(unit: Unit, source: Source) -> Iterator[RawDocument]:
     number, path, name = unit.first - 1, unit.path, source.text_field
-    if path.lower().endswith((".gz", ".zst")) and _is_damaged(path):
-        yield RawDocument(
-            path, path, 0, reason=f"damaged {path.lower().rpartition('.')[2]} file, nothing of it is read"
-        )
+    damage = _damage(path) if path.lower().endswith((".gz", ".zst")) else None
+    if damage is not None:
+        suffix = path.lower().rpartition(".")[2]
+        yield RawDocument(path, path, 0, reason=f"damaged {suffix} file, nothing of it is read: {damage}")
         return
     found = False
     try:

@@ -180,7 +180,8 @@ def test_nothing_is_read_of_a_file_with_a_changed_bit(tmp_path, suffix):
         packed[at] ^= 4
         documents = read(Source("s", str(file)))
         if suffix == "gz" or len(documents) == 1:  # pyarrow writes zst without a checksum
-            assert [document.reason for document in documents] == [f"damaged {suffix} file, nothing of it is read"]
+            assert len(documents) == 1
+            assert documents[0].reason.startswith(f"damaged {suffix} file, nothing of it is read: ")
             seen += 1
     assert seen > 5
     file.write_bytes(packed)
