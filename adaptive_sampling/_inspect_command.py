@@ -6,7 +6,7 @@ import argparse
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -36,6 +36,9 @@ def _add_inspect(subparsers: Any) -> None:
     )
     parser.add_argument("--picture", metavar="FILE", help="write a picture of document lengths (SVG)")
     parser.add_argument(
+        "--verify", action="store_true", help="read every file and compare it with its checksum, not its size alone"
+    )
+    parser.add_argument(
         "--weights", metavar="FILE", help="show windows of largest and smallest weight: .npy, checkpoint"
     )
     parser.set_defaults(run=_run_inspect)
@@ -61,7 +64,8 @@ def _run_inspect(arguments: argparse.Namespace) -> None:
             )
     if arguments.contamination and arguments.seq_len is not None:
         check_window(arguments.seq_len, name="--seq-len")
-    stores = [TokenStore.open(path) for path in ([root / split for split in SPLITS] if prepared else [root])]
+    verify: Literal["size", "hash"] = "hash" if arguments.verify else "size"
+    stores = [TokenStore.open(path, verify) for path in ([root / split for split in SPLITS] if prepared else [root])]
     for store in stores:
         check_vocabulary(store)
     weights = None

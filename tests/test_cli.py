@@ -136,6 +136,17 @@ def test_inspect_names_a_token_outside_the_vocabulary(tmp_path, capsys):
     assert_one_line_error(capsys, code, f"token 2 of '{path}' must be below its number of ids, 10, got 10")
 
 
+def test_inspect_verify_reads_every_file(tmp_path, capsys):
+    path = TokenStore.write(tmp_path / "s", [[1, 2, 3]], vocab_size=10, eos_id=0).path
+    assert cli.main(["inspect", str(path), "--verify"]) == 0
+    capsys.readouterr()
+    (path / "tokens.bin").write_bytes(np.array([1, 2, 4, 0], "<u2").tobytes())
+    assert cli.main(["inspect", str(path)]) == 0
+    capsys.readouterr()
+    code = cli.main(["inspect", str(path), "--verify"])
+    assert_one_line_error(capsys, code, f"`{path / 'tokens.bin'}`: expected checksum")
+
+
 def test_inspect_shows_sources_and_windows(prepared, capsys):
     out, _ = prepared
     assert cli.main(["inspect", str(out)]) == 0

@@ -13,6 +13,7 @@ from adaptive_sampling.ab.comparison import Comparison, compare, percent
 from adaptive_sampling.ab.held_out import too_little
 from adaptive_sampling.ab.record import HELD_OUT, MACRO, RunRecord
 from adaptive_sampling.ab.statistics import MIN_SEEDS, Interval, mean_interval
+from adaptive_sampling.sampling.sampler import LAG
 
 RESULT_VERSION = 2
 
@@ -166,10 +167,25 @@ def _notes(runs: Sequence[RunRecord], arms: Sequence[str], seeds: Sequence[int])
         windows = shown.settings.get("held_out_windows")
         if windows is not None and (short := too_little(targets, windows)) is not None:
             notes.append(short)
+    notes += _unlearned(runs)
     absent = len(arms) * len(seeds) - len(runs)
     if absent > 0:
         notes.append(f"{absent} of {len(arms) * len(seeds)} runs have not ended: this is how things stand.")
     return tuple(notes)
+
+
+def _unlearned(runs: Sequence[RunRecord]) -> list[str]:
+    """Adaptive arms whose training is over before anything that was learned counts."""
+    short = {}
+    for run in runs:
+        arm, steps = run.settings.get("arm", {}), run.settings.get("max_steps", 0)
+        if arm.get("kind") == "adaptive" and 0 < steps <= arm["update_every"] + LAG:
+            short[run.arm] = (
+                f"{run.arm}: its weights are those known beforehand alone. Runs have {steps} steps, and what the first "
+                f"update, after step {arm['update_every']}, has learned counts {LAG} steps later. Take more steps, or "
+                "lower update_every."
+            )
+    return list(short.values())
 
 
 def load_result(out_dir: Path | str) -> Result:

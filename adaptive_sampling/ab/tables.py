@@ -11,6 +11,8 @@ from adaptive_sampling.ab.statistics import Interval, reach
 
 Table = tuple[list[str], list[list[str]]]
 
+_MOST = 10.0  # an interval that reaches further, as a change, says nothing
+
 _MEANING = {
     HELD_OUT: "all, without near-copies of training text: carries the verdict",
     AS_SPLIT: "all, as split",
@@ -27,6 +29,8 @@ def change_text(change: Interval | None) -> str:
     text = f"{percent(change.mean)} %"
     if change.low is None or change.high is None:
         return text
+    if change.high > _MOST:
+        return f"{text} (too wide to be read)"
     return f"{text} ({percent(change.low)} to {percent(change.high)})"
 
 

@@ -118,7 +118,7 @@ def check_ids(ids: NDArray[np.int64], sampler: Sampler, loader: Any) -> None:
         raise MisconfigurationException(
             f"the window ids in a batch must be what the sampler drew, got {int(ids[foreign[0]])} where it drew "
             f"{waiting[: len(ids)].tolist()}. The id of item i must be i, which it is not in a Subset: wrap that as "
-            "adaptive_sampling.with_ids(dataset, 'item') and say id_key='item'."
+            "adaptive_sampling.with_ids(dataset, 'item') and say id_key='item', or id_key=-1 where items are tuples."
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.utilities import CombinedLoader
-from torch.utils.data import DataLoader, WeightedRandomSampler
+from torch.utils.data import DataLoader, IterableDataset, WeightedRandomSampler
 
 from adaptive_sampling.callbacks._epochwise import EpochwiseSampler, epochwise
 from adaptive_sampling.sampling import AdaptiveSampler
@@ -77,6 +77,12 @@ def choose_loader(loaders: Any, key: Key | None, expected: Sampler | None) -> tu
     return fitting[0], several[fitting[0]]
 
 
+def is_drawn_with(loaders: Any, sampler: Sampler) -> bool:
+    """Does one of the loaders draw with `sampler`?"""
+    several = _several(loaders)
+    return any(loader_sampler(loader) is sampler for loader in ([loaders] if several is None else several.values()))
+
+
 def find_sampler(loaders: Any, key: Key | None) -> Sampler | None:
     """The sampler, where it can be told from what was handed to the Trainer; None: later."""
     if _several(loaders) is None:
@@ -96,6 +102,12 @@ def require_sampler(loader: Any, expected: Sampler | None) -> Sampler:
             "Pass trainer.fit(model, DataLoader(dataset, sampler=AdaptiveSampler(dataset)))."
         )
     found = loader_sampler(loader)
+    if found is None and isinstance(getattr(loader, "dataset", None), IterableDataset):
+        raise MisconfigurationException(
+            f"AdaptiveSampling needs a dataset whose items can be asked for by number, got "
+            f"{type(loader.dataset).__name__}, an IterableDataset, which no sampler draws from. Give the loader a "
+            "map-style dataset, with __len__ and __getitem__, and sampler=AdaptiveSampler(dataset)."
+        )
     if found is None:
         actual = getattr(getattr(loader, "batch_sampler", None), "sampler", None) or getattr(loader, "sampler", None)
         raise MisconfigurationException(

@@ -19,7 +19,7 @@ from adaptive_sampling.callbacks._epochwise import EpochwiseSampler, epochwise
 from adaptive_sampling.callbacks._hard_windows import HardWindows, Losses
 from adaptive_sampling.callbacks._histogram import Histogram
 from adaptive_sampling.callbacks._joining import positive_steps
-from adaptive_sampling.callbacks._loaders import choose_loader, loader_sampler
+from adaptive_sampling.callbacks._loaders import choose_loader, is_drawn_with, loader_sampler
 from adaptive_sampling.callbacks._logger_forms import log_histogram, log_numbers
 from adaptive_sampling.callbacks._observed_sources import ObservedSources, sources_of
 from adaptive_sampling.callbacks.adaptive_sampling import AdaptiveSampling
@@ -113,6 +113,12 @@ class SamplingMonitor(pl.Callback):
                 "SamplingMonitor found no AdaptiveSampler in the train loader and stays silent.", stacklevel=2
             )
             return
+        if not is_drawn_with(trainer.train_dataloader, self.sampler):
+            warnings.warn(
+                "SamplingMonitor watches a sampler that no train loader draws with: what it logs does not change. "
+                "Give the loader's sampler to both, or leave out `sampler`.",
+                stacklevel=2,
+            )
         self.sampler.track_seen()
         self._before = (time.perf_counter(), self._num_seen(), self.sampler.position)
         if self._adaptive is not None and getattr(trainer, "is_global_zero", True):
@@ -233,7 +239,7 @@ class SamplingMonitor(pl.Callback):
             "share_seen": self.sampler.share_seen,
             "share_never_seen": 1.0 - self.sampler.share_seen,
             "unique_windows_per_hour": (seen - seen_then) / hours,
-            "repeat_rate": 1.0 - (seen - seen_then) / draws if draws > 0 else _NAN,
+            "repeat_rate": max(1.0 - (seen - seen_then) / draws, 0.0) if draws > 0 else _NAN,
         }
 
     def _ours(self) -> dict[str, float]:

@@ -82,7 +82,7 @@ class Run:
         free = shutil.disk_usage(folder).free
         if free < 3 * text:
             raise OSError(
-                f"`out` must lie on a disk with {3 * text / 1e9:.1f} GB free, got {free / 1e9:.1f} GB at {folder}. "
+                f"`out` must lie on a disk with {3 * text / 1e6:,.1f} MB free, got {free / 1e6:,.1f} MB at {folder}. "
                 "Free space, or choose another disk."
             )
 

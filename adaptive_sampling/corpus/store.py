@@ -344,8 +344,10 @@ def _read_metadata(path: Path) -> dict[str, Any]:
 
 
 def _verify_file(file: Path, recorded: dict[str, Any], verify: str) -> None:
-    found = file.stat().st_size if file.exists() else 0
-    if found != recorded["bytes"] or not file.exists():
+    if not file.exists():
+        raise StoreError(f"`{file}`: expected {recorded['bytes']} bytes, got no file. Copy or write the store again.")
+    found = file.stat().st_size
+    if found != recorded["bytes"]:
         raise StoreError(f"`{file}`: expected {recorded['bytes']} bytes, got {found}. Copy or write the store again.")
     if verify == "hash" and (checksum := file_checksum(file)) != recorded["blake2b"]:
         raise StoreError(

@@ -149,6 +149,11 @@ def format_summary(summary: PrepareSummary) -> str:
         if source.exclusions:
             why = ", ".join(f"{count} {name}" for name, count in source.exclusions)
             reasons.append(f"left out of {source.source}: {why}")
+        faulty = sum(count for name, count in source.exclusions if not name.startswith(("exact dup", "near-cop")))
+        if 2 * faulty > source.documents:
+            reasons.append(
+                f"more than half of {source.source} is left out: is `--text-field`, or a limit, not as meant?"
+            )
     whole = [source for source in summary.sources if source.train_documents and not source.validation_documents]
     if whole and any(source.validation_documents for source in summary.sources):
         names = ", ".join(f"{source.source} ({source.train_documents} in all)" for source in whole)

@@ -49,10 +49,12 @@ def checked_length(num_windows_or_dataset: Any) -> int:
     if isinstance(num_windows_or_dataset, (int, np.integer)):
         return checked_integer("num_windows", num_windows_or_dataset, 1)
     try:
+        if isinstance(num_windows_or_dataset, (str, bytes)):
+            raise TypeError
         length = len(num_windows_or_dataset)
     except TypeError:
         raise TypeError(
-            "`num_windows_or_dataset` must be an integer or have a length, "
+            "`num_windows_or_dataset` must be an integer or a dataset with a length, "
             f"got {type(num_windows_or_dataset).__name__}."
         ) from None
     if length < 1:

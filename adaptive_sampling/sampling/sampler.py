@@ -30,7 +30,7 @@ from adaptive_sampling.sampling.shares import ShareSchedule, SourceShares
 from adaptive_sampling.sampling.stream import Draws, DrawStream
 
 _MOST_AT_ONCE = 2**31
-_LAG = 32  # steps
+LAG = 32  # steps
 
 
 class AdaptiveSampler(DistributedSampler[Any]):
@@ -136,7 +136,7 @@ class AdaptiveSampler(DistributedSampler[Any]):
         self._world: int | None = None
         if rank is not None and world_size is not None:
             self.bind(rank, world_size)
-        self._lag = _LAG
+        self._lag = LAG
         self._managed = False
         self._touched = False  # weights were set, and no trainer has looked at them yet
         self._factors: NDArray[np.float32] | None = None
@@ -438,6 +438,8 @@ class AdaptiveSampler(DistributedSampler[Any]):
     def manage(self) -> bool:
         """Let a trainer decide what is consumed: from now on ids count when `consume` says they were trained on.
 
+        Save `full_state`, give it to `load_full_state`, and call `finish_epoch` where a loader epoch ends.
+
         Weights that were set since it was last called, if they differ, become `factors`; equal ones leave none.
 
         Returns:
@@ -503,7 +505,11 @@ class AdaptiveSampler(DistributedSampler[Any]):
     # --- state ------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Complete state: tensors and Python primitives. Under a callback, which owns the state, a tiny inert one."""
+        """Complete state: tensors and Python primitives. Under a callback, which owns the state, a tiny inert one.
+
+        Every id that a loader has asked for counts as drawn, batches that its workers hold ready included; see `manage`
+        where these must not be lost.
+        """
         return {"managed": True} if self._managed else self.full_state()
 
     def full_state(self) -> dict[str, Any]:
@@ -544,7 +550,7 @@ class AdaptiveSampler(DistributedSampler[Any]):
             self._share()
         self._meet()
         self._stream.load_state_dict(state["stream"])
-        given = self._given if self.lag == _LAG else {**self._given, "lag": self.lag}
+        given = self._given if self.lag == LAG else {**self._given, "lag": self.lag}
         self._seed, self.lag = self._stream.seed, state["lag"]
         self._epoch, self._epoch_start, self._finished = state["epoch"], state["epoch_start"], state["finished"]
         self._newest += 1

@@ -7,6 +7,8 @@ import pytest
 from adaptive_sampling.ab.record import RunRecord, Timing
 from adaptive_sampling.ab.report import render
 from adaptive_sampling.ab.result import Result, format_table, summarise
+from adaptive_sampling.ab.statistics import Interval
+from adaptive_sampling.ab.tables import change_text
 
 
 class Page(HTMLParser):
@@ -125,3 +127,23 @@ def test_summarise_computes_means_by_hand() -> None:
     assert made.comparisons["adaptive"].loss_difference.mean == pytest.approx(-0.3)
     assert made.comparisons["adaptive"].seconds_change is not None
     assert made.comparisons["adaptive"].seconds_change.mean == pytest.approx(0.15)
+
+
+def test_an_arm_that_ends_before_it_has_learned_is_noted() -> None:
+    made = result()
+    for run in made.runs:
+        kind = "adaptive" if run.arm == "adaptive" else "uniform"
+        run.settings.update(max_steps=30, arm={"kind": kind, "update_every": 20})
+    noted = summarise(made.runs, ["uniform", "adaptive"], "uniform", 30).notes
+    assert [note for note in noted if "known beforehand" in note] == [
+        "adaptive: its weights are those known beforehand alone. Runs have 30 steps, and what the first update, after "
+        "step 20, has learned counts 32 steps later. Take more steps, or lower update_every."
+    ]
+    for run in made.runs:
+        run.settings["max_steps"] = 53
+    assert not any("known beforehand" in note for note in summarise(made.runs, made.arms, "uniform", 53).notes)
+
+
+def test_an_interval_beyond_reason_is_not_printed() -> None:
+    assert change_text(Interval(0.1, -0.2, 0.4, 3)) == "+10 % (−20 to +40)"
+    assert change_text(Interval(11.9, -137.7, 161.5, 2)) == "+1190 % (too wide to be read)"

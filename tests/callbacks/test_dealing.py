@@ -5,7 +5,7 @@ import pytest
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from tiny import NUM_WINDOWS, Bigram, Killed, StopWithCheckpoint, Windows, make_trainer
-from torch.utils.data import DataLoader, Subset
+from torch.utils.data import DataLoader, IterableDataset, Subset
 
 import adaptive_sampling as ads
 from adaptive_sampling.callbacks import AdaptiveSampling
@@ -112,6 +112,16 @@ def test_ids_of_other_windows_are_refused_before_the_first_step(tmp_path):
         module, DataLoader(wrapped, 4, sampler=sampler)
     )
     assert sorted(module.trained) == list(range(20, 44))
+
+
+class Endless(IterableDataset):
+    def __iter__(self):
+        return iter(Windows())
+
+
+def test_an_iterable_dataset_is_refused_with_the_reason(tmp_path):
+    with pytest.raises(MisconfigurationException, match="got Endless, an IterableDataset, which no sampler draws from"):
+        make_trainer(tmp_path, AdaptiveSampling()).fit(Bigram(), DataLoader(Endless(), batch_size=8))
 
 
 def test_a_subset_in_another_order_is_refused_though_all_its_ids_are_drawn(tmp_path):

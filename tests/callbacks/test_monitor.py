@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -316,6 +317,20 @@ def test_a_torch_sampler_may_be_given(tmp_path):
     make_trainer(tmp_path, *callbacks, logger=[logger], max_epochs=1).fit(Bigram(), loader)
     assert logger.sent[-1][1]["sampling/effective_sample_size"] <= 1
     assert not monitor._warned
+
+
+def test_a_sampler_that_no_loader_draws_with_is_warned_of(tmp_path):
+    sampler, loader, callback = make_parts()
+    for monitor, watched in (
+        (SamplingMonitor(ads.AdaptiveSampler(NUM_WINDOWS)), False),
+        (SamplingMonitor(sampler), True),
+    ):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            make_trainer(tmp_path, callback, monitor, max_epochs=1).fit(Bigram(), loader)
+        found = [str(w.message) for w in said if "SamplingMonitor" in str(w.message)]
+        assert bool(found) != watched
+        assert watched or found[0].startswith("SamplingMonitor watches a sampler that no train loader draws with")
 
 
 class TwoLoaders(Forward):

@@ -42,7 +42,10 @@ def test_prepare_takes_settings_per_source(files, tmp_path, capsys):
     more = ["--source", f"code={files}/*.py", "--code", "code", "--license", "books=CC0", "--license", "MIT"]
     more += ["--clean", "crlf", "--clean", "rows=crlf,min-chars:6", "--usage", "rows=only here", "--workers", "0"]
     assert prepare(files, tmp_path / "out", *more) == 0
-    assert "left out of rows: 5 too short, 1 not JSON" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "left out of rows: 5 too short, 1 not JSON" in printed
+    assert "more than half of rows is left out" in printed
+    assert "more than half of books" not in printed
     rows = {row.key.rpartition("/")[2]: row for row in read_manifest(tmp_path / "out" / "manifest.parquet")}
     assert (rows["0.txt"].license, rows["code.py"].license, rows["rows.jsonl:1"].license) == ("CC0", "MIT", "MIT")
     assert (rows["0.txt"].cleaning, rows["code.py"].cleaning) == ("crlf", "")

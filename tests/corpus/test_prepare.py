@@ -485,7 +485,7 @@ def test_prepare_refuses_a_file_in_two_sources(tmp_path):
 
 def test_prepare_needs_room_on_the_disk(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 10})())
-    with pytest.raises(OSError, match=r"0\.0 GB free, got 0\.0 GB"):
+    with pytest.raises(OSError, match=r"\.\d MB free, got 0\.0 MB"):
         prepare(DOCUMENTS, tmp_path / "out", **SETTINGS)
 
 

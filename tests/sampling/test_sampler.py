@@ -184,7 +184,8 @@ def test_weights_may_be_tensors_of_any_real_dtype_and_strided_views(dtype):
         ((0,), "at least 1, got 0"),
         ((-3,), "got -3"),
         ((True,), "True"),
-        (("x" * 0,), "at least one window"),
+        (([],), "at least one window"),
+        (("abc",), "a dataset with a length, got str"),
         ((1.5,), "float"),
     ],
 )
@@ -413,6 +414,34 @@ def test_managed_sampler_hands_out_again_what_was_not_trained_on():
     resumed.load_full_state(sampler.full_state())
     assert list(resumed) == order[3:12]
     assert list(iterator) == order[8:12]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_a_loop_of_ones_own_goes_on_exactly_with_workers(workers, drop_last):
+    def trained(sampler, *, workers, count, stop=None):
+        loader = DataLoader(Range(50), batch_size=8, sampler=sampler, num_workers=workers, drop_last=drop_last)
+        ids = []
+        sampler.manage()
+        while len(ids) < count:
+            for batch in loader:
+                ids.append(batch.tolist())
+                sampler.consume(len(batch))
+                if len(ids) == stop:
+                    return ids, sampler.full_state()
+            sampler.finish_epoch()
+        return ids, None
+
+    length = 6 if drop_last else 7
+    unbroken, _ = trained(AdaptiveSampler(50, seed=0), workers=0, count=3 * length)
+    assert len(unbroken) == 3 * length
+    assert len({window for batch in unbroken[:7] for window in batch}) >= 48
+    for stop in (1, length, length + 2):
+        first, state = trained(AdaptiveSampler(50, seed=0), workers=workers, count=3 * length, stop=stop)
+        resumed = AdaptiveSampler(50)
+        resumed.load_full_state(state)
+        rest, _ = trained(resumed, workers=2 - workers, count=3 * length - stop)
+        assert first + rest == unbroken
 
 
 def test_finish_epoch_loses_no_draw():
