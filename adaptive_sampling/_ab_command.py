@@ -96,8 +96,8 @@ def _run_ab(arguments: argparse.Namespace) -> None:
     failed = [run for run in result.runs if not run.finished]
     if failed and len(failed) == len(result.runs):
         raise ValueError(
-            f"no run in {config.out} finished, the first ended with: {clause(failed[0].error)}. See error.txt in its "
-            "folder, and give the same command again."
+            f"no run in {config.out} finished, the first ended with: {clause(failed[0].error)}. Look into its folder, "
+            "where a run that failed has an error.txt, and give the same command again."
         )
     for run in failed:
         print(f"{run.arm}, seed {run.seed}: {run.status}: {run.error}", file=sys.stderr)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 import zlib
-from collections.abc import Sized
+from collections.abc import Iterable, Sized
 from typing import Any
 
 import lightning.pytorch as pl
@@ -47,6 +47,31 @@ def check_keys(id_key: Any, loss_key: Any, loader_key: Any) -> None:
     ):
         if isinstance(key, bool) or not isinstance(key, kinds):
             raise TypeError(f"`{name}` must be a key such as {like}, got {key!r}.")
+
+
+def checked_permutation(permutation: Any) -> NDArray[np.int64]:
+    """A placebo's permutation as int64.
+
+    Raises:
+        TypeError: if it holds no integers.
+    """
+    array = np.asarray(permutation)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"`permutation` must hold window ids, which are integers, got dtype {array.dtype}.")
+    return array.astype(np.int64)
+
+
+def check_own_policy(policy: Any, callbacks: Iterable[Any]) -> None:
+    """A policy serves one callback: the losses of two loaders would mix in it.
+
+    Raises:
+        MisconfigurationException: if several of `callbacks` have it.
+    """
+    if sum(getattr(callback, "policy", None) is policy for callback in callbacks) > 1:
+        raise MisconfigurationException(
+            "each AdaptiveSampling must have a policy of its own, got one for two: the losses of both loaders would "
+            "count in both. Give each its own WeightPolicy(...)."
+        )
 
 
 def check_permutation(permutation: NDArray[np.int64] | None, num_windows: int) -> None:

@@ -109,7 +109,7 @@ class AdaptiveSampling(pl.Callback):
         # Lightning asks for it at every hook of every step.
         other = {} if loss_key == _LOSS_KEY else {"loss_key": loss_key}
         self._state_key = self._generate_state_key(id_key=id_key, loader_key=loader_key, **other)
-        self.permutation = None if permutation is None else np.asarray(permutation, np.int64)
+        self.permutation = None if permutation is None else _joining.checked_permutation(permutation)
         self.max_megabytes_in_checkpoint = max_megabytes_in_checkpoint
         self.clock = OverheadClock()
         self.observers: list[Observer] = []
@@ -144,6 +144,7 @@ class AdaptiveSampling(pl.Callback):
         """Bind the sampler to its rank; where it is still to be found in a loader, that happens in `on_fit_start`."""
         if stage != "fit":
             return
+        _joining.check_own_policy(self.policy, getattr(trainer, "callbacks", ()))
         StateBesideCheckpoint.join(trainer.strategy)
         self._checked_batch = self._attached = False
         self.observers = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from adaptive_sampling._arrays import as_array, checked_integer
@@ -48,6 +49,11 @@ def checked_length(num_windows_or_dataset: Any) -> int:
     """
     if isinstance(num_windows_or_dataset, (int, np.integer)):
         return checked_integer("num_windows", num_windows_or_dataset, 1)
+    if _are_weights(num_windows_or_dataset):
+        raise TypeError(
+            "`num_windows_or_dataset` must be an integer or a dataset, got an array of real numbers. For weights, "
+            "write AdaptiveSampler.from_weights(weights)."
+        )
     try:
         if isinstance(num_windows_or_dataset, (str, bytes)):
             raise TypeError
@@ -63,3 +69,12 @@ def checked_length(num_windows_or_dataset: Any) -> int:
             "Check the text, or use a smaller seq_len, tail='pad' or pack='concat'."
         )
     return length
+
+
+def _are_weights(given: Any) -> bool:
+    """Does it look like the weights that torch's WeightedRandomSampler takes first?"""
+    if isinstance(given, torch.Tensor):
+        return given.ndim == 1 and given.is_floating_point()
+    if isinstance(given, np.ndarray):
+        return given.ndim == 1 and given.dtype.kind == "f"
+    return isinstance(given, (list, tuple)) and bool(given) and isinstance(given[0], float)

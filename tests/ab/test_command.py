@@ -389,7 +389,7 @@ def test_ab_returns_1_where_some_runs_failed_and_shows_the_others(
 def test_ab_ends_sentences_once_where_all_runs_fail(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["ab", write(folder, module="a_users_gpt.Silent")]) == 2
     said = capsys.readouterr().err
-    assert ". See error.txt in its folder" in said
+    assert "a run that failed has an error.txt" in said
     assert ".." not in said
 
 

@@ -323,6 +323,20 @@ def test_monitor_without_a_logger_is_silent_but_for_the_bar(tmp_path):
     assert trainer.progress_bar_metrics["sampling/share_seen"] == 1.0
 
 
+def test_a_permutation_of_real_numbers_is_refused():
+    with pytest.raises(TypeError, match="`permutation` must hold window ids, which are integers, got dtype float64"):
+        AdaptiveSampling(permutation=np.arange(NUM_WINDOWS) + 0.7)
+
+
+def test_a_policy_for_two_callbacks_is_refused(tmp_path):
+    policy, loaders, callbacks = ads.WeightPolicy(), {}, []
+    for key in "ab":
+        sampler, loaders[key], _ = make_parts()
+        callbacks.append(AdaptiveSampling(sampler, policy, loader_key=key, loss_key=key))
+    with pytest.raises(MisconfigurationException, match="must have a policy of its own, got one for two"):
+        make_trainer(tmp_path, *callbacks).fit(Bigram(), loaders)
+
+
 @pytest.mark.parametrize("bad", [np.arange(NUM_WINDOWS - 1), np.zeros(NUM_WINDOWS), np.arange(NUM_WINDOWS) + 1])
 def test_a_permutation_that_is_none_is_refused_before_the_first_step(tmp_path, bad):
     _, loader, callback = make_parts()

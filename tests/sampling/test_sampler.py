@@ -186,6 +186,9 @@ def test_weights_may_be_tensors_of_any_real_dtype_and_strided_views(dtype):
         ((True,), "True"),
         (([],), "at least one window"),
         (("abc",), "a dataset with a length, got str"),
+        ((torch.rand(5),), r"For weights, write AdaptiveSampler\.from_weights"),
+        ((np.ones(5),), r"For weights, write AdaptiveSampler\.from_weights"),
+        (([0.5, 1.0],), r"For weights, write AdaptiveSampler\.from_weights"),
         ((1.5,), "float"),
     ],
 )
