@@ -61,13 +61,17 @@ def checked_permutation(permutation: Any) -> NDArray[np.int64]:
     return array.astype(np.int64)
 
 
-def check_own_policy(policy: Any, callbacks: Iterable[Any]) -> None:
+def check_own_policy(policy: Any, others: Iterable[Any]) -> None:
     """A policy serves one callback: the losses of two loaders would mix in it.
 
+    Args:
+        policy: of one callback.
+        others: those of the Trainer's other `AdaptiveSampling` callbacks.
+
     Raises:
-        MisconfigurationException: if several of `callbacks` have it.
+        MisconfigurationException: if it is among `others`.
     """
-    if sum(getattr(callback, "policy", None) is policy for callback in callbacks) > 1:
+    if any(other is policy for other in others):
         raise MisconfigurationException(
             "each AdaptiveSampling must have a policy of its own, got one for two: the losses of both loaders would "
             "count in both. Give each its own WeightPolicy(...)."

@@ -144,7 +144,10 @@ class AdaptiveSampling(pl.Callback):
         """Bind the sampler to its rank; where it is still to be found in a loader, that happens in `on_fit_start`."""
         if stage != "fit":
             return
-        _joining.check_own_policy(self.policy, getattr(trainer, "callbacks", ()))
+        others = (other for other in getattr(trainer, "callbacks", ()) if other is not self)
+        _joining.check_own_policy(
+            self.policy, (other.policy for other in others if isinstance(other, AdaptiveSampling))
+        )
         StateBesideCheckpoint.join(trainer.strategy)
         self._checked_batch = self._attached = False
         self.observers = []

@@ -328,6 +328,14 @@ def test_a_permutation_of_real_numbers_is_refused():
         AdaptiveSampling(permutation=np.arange(NUM_WINDOWS) + 0.7)
 
 
+def test_a_callback_of_the_users_may_hold_the_policy(tmp_path):
+    _, loader, callback = make_parts()
+    watcher = pl.Callback()
+    watcher.policy = callback.policy
+    make_trainer(tmp_path, callback, watcher, max_epochs=1).fit(Bigram(), loader)
+    assert callback.num_observations == NUM_WINDOWS
+
+
 def test_a_policy_for_two_callbacks_is_refused(tmp_path):
     policy, loaders, callbacks = ads.WeightPolicy(), {}, []
     for key in "ab":
